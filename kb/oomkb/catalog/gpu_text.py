@@ -218,10 +218,9 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
         return introduced and not w.RE["not_a_card"].match(text, end) and not (start == 0 and end == len(text))
     if core.strength == "cased":
         return text[start].isupper() or introduced
-    upper = text[start].isupper()
-    near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))
-    if not upper:
+    if not text[start].isupper():
         return bool(w.RE["sold_by"].search(before))
+    near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))
     return near or (introduced and start > 0 and not before.endswith("\n"))
 
 

@@ -9,7 +9,7 @@ from oomkb.memory.families.family import ROUTERS
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.program import program
 from oomkb.memory.quantized import saves_weights
-from oomkb.memory.setting import Setting
+from oomkb.memory.setting import WITHOUT_LOGITS, Setting
 from oomkb.memory.shape import ModelShape, adapted
 from oomkb.memory.step import Step
 from oomkb.memory.token_mixers import mixer_of, mixer_sizes
@@ -79,7 +79,7 @@ def _own_experts(s: Setting) -> str:
 
 
 def _loss(s: Setting) -> str:
-    if s.fused_ce or s.objective in ("rm", "embedding"):
+    if s.fused_ce or s.objective in WITHOUT_LOGITS:
         return "hidden"
     if s.objective in ("grpo", "ppo"):
         return "log-probs"

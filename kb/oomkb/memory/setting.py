@@ -40,6 +40,7 @@ from oomkb.notes import Note
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
+WITHOUT_LOGITS: Final = frozenset({"rm", "embedding"})  # the head makes a number or a vector
 PREFERRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "distill"})
 ONLINE: Final = frozenset({"grpo", "ppo"})
 _NEUTRAL: Final = "not stated; the most common choice was taken"

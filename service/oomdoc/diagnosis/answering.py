@@ -36,6 +36,7 @@ _SPLIT_OVER: Final = (2, 4, 8, 16)
 _SPLIT_BOXES: Final = (24, 48, 80, 141)
 """Sizes of cards, in GB, of which several are counted."""
 _USABLE: Final = 0.94
+"""Share of a card that runs may take together; the rest is what CUDA holds for them."""
 _TERMS: Final = {
     "optimizer": ("optimizer states", "fp32 masters"),
     "logits": ("logits and loss",),
@@ -48,9 +49,6 @@ _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
 _MIN_PART: Final = 0.04
 """Share of what is needed from which a term is named."""
-
-_SHARED: Final = 0.94
-"""Share of a card that several engines take together; the rest is what CUDA holds for each."""
 
 
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
@@ -85,7 +83,7 @@ def _servers(view: View, asked: Asked) -> Iterator[Message]:
     if not asked.servers or view.job.get("serving.gpu_memory_utilization") is None or (view.job.world or 1) > 1:
         return
     said = view.evidence.value("gpu_memory_utilization")
-    counts = {"count": asked.servers, "share": int(_SHARED * 100 / asked.servers) / 100}
+    counts = {"count": asked.servers, "share": int(_USABLE * 100 / asked.servers) / 100}
     if isinstance(said, float) and said * asked.servers > 1:
         yield say("answer.servers-over", said=said, **counts)
     else:

@@ -19,6 +19,7 @@ from oomkb.frameworks import LAUNCHERS, described, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
+from oomkb.pricing import device_of
 from oomkb.units import GIB
 
 _SCRIPTS: Final = 4
@@ -256,9 +257,9 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
         if asked.servers and (job.gpus or job.world or 1) == 1:
-            device = gpus.find(job.gpu) if job.gpu else None
-            whole = job.capacity_gib or (device.capacity_bytes / GIB if device is not None else None)
-            job = job.with_fields({"capacity_gib": whole / asked.servers}) if whole else job
+            device = device_of(job)
+            each = device.capacity_bytes / asked.servers / GIB if device is not None else None
+            job = job.with_fields({"capacity_gib": each})
         if not written and not runs_on(job.framework, job):
             job = job.with_fields({"framework": None})
         if job.framework is None and (chosen := _engine_for(job, asked)) is not None:
@@ -285,7 +286,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
 
 def runs_on(engine: str | None, job: Job) -> bool:
     """Whether an engine is built for the job's card, as far as both are known."""
-    device = gpus.find(job.gpu) if job.gpu else None
+    device = device_of(job)
     capability = device.compute_capability if device is not None else None
     return capability is None or capability[0] + capability[1] / 10 >= min_compute(engine)
 
@@ -296,7 +297,7 @@ def _engine_for(job: Job, asked: Asked) -> Assumption | None:
         return Assumption("llama.cpp", f"{asked.engine} is not built for such a card")
     if asked.engine is not None:
         return Assumption(asked.engine, "the question names it")
-    device = gpus.find(job.gpu) if job.gpu else None
+    device = device_of(job)
     if device is not None and device.vendor == "apple":
         return Assumption("llama.cpp", "what runs on a Mac")
     return None

@@ -80,13 +80,11 @@ _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}
 """What a question for the stage sets against each other, one or all of them named or not."""
 
 
-def alternatives_in(text: str) -> tuple[Alternative, ...]:
-    """What a question sets against each other: options of a list, values of one field, or a setting on and off."""
-    return next(_sides(text), ())
+def comparisons_in(text: str) -> tuple[tuple[Alternative, ...], ...]:
+    """What a question sets against each other: options of a list, values of one field, or a setting on and off.
 
-
-def further_alternatives(text: str) -> tuple[tuple[Alternative, ...], ...]:
-    """What it sets against each other beside that, in other fields: "rank 64 or 16, and ZeRO-2 or ZeRO-3?"."""
+    The plainest first; after it at most two more, each in other fields: "rank 64 or 16, and ZeRO-2 or ZeRO-3?".
+    """
     found: list[tuple[Alternative, ...]] = []
     seen: set[str] = set()
     for sides in _sides(text):
@@ -94,7 +92,7 @@ def further_alternatives(text: str) -> tuple[tuple[Alternative, ...], ...]:
         if seen.isdisjoint(fields):
             found.append(sides)
         seen |= fields
-    return tuple(found[1 : 1 + _MAX_FURTHER])
+    return tuple(found[: 1 + _MAX_FURTHER])
 
 
 def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:

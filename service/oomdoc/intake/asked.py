@@ -14,9 +14,8 @@ from oomdoc.evidence import Evidence
 from oomdoc.intake.alternatives import (
     ROWS,
     Alternative,
-    alternatives_in,
     bare_length_in,
-    further_alternatives,
+    comparisons_in,
     length_in,
     number_of,
     settings_in,
@@ -161,7 +160,8 @@ def asked_in(prose: str) -> Asked:
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     wanted: Wanted = _first("wanted", text) or "fit"
-    sides, request = alternatives_in(text), _request(text)
+    sides, *further = comparisons_in(text) or ((),)
+    request = _request(text)
     return Asked(
         wanted=wanted,
         trains=ROWS["trains"].search(text) is not None,
@@ -189,7 +189,7 @@ def _asked_in(text: str) -> Asked:
         quant=_format(text),
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
-        further=further_alternatives(text) if sides else (),
+        further=tuple(further),
         alternatives=sides,
     )
 

@@ -10,6 +10,7 @@ from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy
 from oomdoc.diagnosis.fixes.hardware import has_bitsandbytes
 from oomdoc.diagnosis.fixes.helper_models import find, without
 from oomkb.memory.job import Job
+from oomkb.memory.setting import WITHOUT_LOGITS
 
 _ADAPTED: Final = ("gradients", "optimizer states", "master")
 _ADAPTER: Final = ("weights", "adapter", "gradients", "optimizer states", "activations")
@@ -147,8 +148,8 @@ def fused_ce(job: Job, context: Context) -> Iterator[Variant]:
     # A trained head needs a gradient buffer of words x width: more than the logits of few tokens.
     tokens = (job.micro_batch or 1) * (job.seq_len or 2048)
     worth_it = context.shape is None or is_lora(job) or tokens >= context.shape.dims.hidden
-    none = job.objective in ("rm", "embedding") or (context.shape is not None and context.shape.dims.encoder_layers)
-    if not job.fused_ce and not none and worth_it and context.has(feature_of("fused_ce", job)):
+    decoder = job.objective not in WITHOUT_LOGITS and not (context.shape and context.shape.dims.encoder_layers)
+    if not job.fused_ce and decoder and worth_it and context.has(feature_of("fused_ce", job)):
         yield Variant(fields={"fused_ce": True}, effort=0.8)
 
 

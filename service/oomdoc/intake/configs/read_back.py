@@ -16,6 +16,7 @@ from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, complete, has, supports
 from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
+from oomkb.memory.setting import WITHOUT_LOGITS
 
 _ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 
@@ -122,8 +123,8 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     of_training = name in _OF_TRAINING or (name == "offload" and framework not in ENGINES)
     if job.objective == "inference" and (of_training or of_adapters):
         return name == "quant" or name in said
-    if name == "fused_ce" and job.objective == "rm":
-        return False  # its head gives a number
+    if name == "fused_ce" and job.objective in WITHOUT_LOGITS:
+        return False
     if name in ("prompt_len", "packing"):
         return job.objective is None or (job.objective in ("sft", "pretrain")) is (name == "packing")
     if name == "quant":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from oomdoc.intake.configs.registry import all_names
@@ -257,13 +257,18 @@ def _settings_in(line: str) -> bool:
 
 def _sections_end(lines: _Lines, index: int) -> int:
     """The last line of a TOML (or INI) text whose first section begins there: sections, assignments, comments."""
+    return _run_end(lines, index, lambda line: bool(_SECTION.match(line) or _ASSIGNED.match(line)), lambda line: False)
+
+
+def _run_end(lines: _Lines, index: int, is_part: Callable[[str], bool], may_pass: Callable[[str], bool]) -> int:
+    """The last part of a run that begins there; blank lines, comments and what may pass stand between."""
     last = probe = index
     while probe + 1 < len(lines) and probe - index < _MAX_RUN:
         probe += 1
         line = lines.line(probe)
-        if _SECTION.match(line) or _ASSIGNED.match(line):
+        if is_part(line):
             last = probe
-        elif line.strip() and not line.lstrip().startswith("#"):
+        elif line.strip() and not line.lstrip().startswith("#") and not may_pass(line):
             break
     return last
 
@@ -309,12 +314,6 @@ def _pair_count(lines: _Lines, index: int) -> int:
 
 
 def _pair_end(lines: _Lines, index: int) -> int:
-    last = probe = index
-    while probe + 1 < len(lines) and probe - index < _MAX_RUN:
-        probe += 1
-        line = lines.line(probe)
-        if _PAIR.match(line) or _LIST.match(line):
-            last = probe
-        elif line.strip() and not line.lstrip().startswith("#") and line[:1] not in " \t":
-            break
-    return last
+    return _run_end(
+        lines, index, lambda line: bool(_PAIR.match(line) or _LIST.match(line)), lambda line: line[:1] in " \t"
+    )
