@@ -102,6 +102,7 @@ def complete(job: Job, *, careful: bool = False) -> Job:
         sample, checkpointing, a fused optimizer, up to 2,048 tokens) rather than as the framework's defaults have it.
     """
     framework = find(job.framework)
+    careful = careful or bool(job.planned)
     draft = JobDraft(job)
     if careful and job.framework is None and job.objective == "inference":
         framework = find(ENGINE)

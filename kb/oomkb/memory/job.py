@@ -83,6 +83,8 @@ class Job:
     host_gib: float | None = None
     """Host memory of one machine."""
     loop: Loop | None = None
+    planned: bool | None = None
+    """Whether no configuration exists yet: what is open is as a careful person starts, not as the framework has it."""
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Keys this version does not know, kept as given."""
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: _EMPTY)

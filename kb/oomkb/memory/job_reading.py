@@ -65,7 +65,7 @@ _WORDS: Final = frozenset(
         "sharding",
     ]
 )
-_FLAGS: Final = frozenset(["packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload"])
+_FLAGS: Final = frozenset(["packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload", "planned"])
 _NESTED: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
 
 

@@ -194,6 +194,8 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     diagnosis = diagnose(evidence)
     if diagnosis.asked is not None:
         job = job.with_fields({n: v for n, v in _asked_for(diagnosis.job) if job.get(n) is None})
+    if evidence.documents or diagnosis.job.planned:
+        job = job.with_fields({"planned": diagnosis.job.planned})
     report = Report(replace(diagnosis, job=job), session.language)
     changed = difference(session.job, job)
     priced, problem = price_of(job, session.language)

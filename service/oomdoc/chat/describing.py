@@ -23,6 +23,8 @@ _MIN_FACTS: Final = 2
 _PASTED: Final = re.compile(
     r"(?m)^\s{0,8}[\w.-]{2,60}\s?[:=]\s?\S|Traceback|[Ee]rror:|(?:^|\s)--[\w-]{3,40}|out of memory|^\s{0,8}[{}]\s*$"
 )
+_ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",)}
+"""Fields that intake reads from the same words."""
 _LONGEST_CONFIG: Final = 60_000
 _BASES: Final = frozenset({"transformers", "accelerate", "deepspeed"})
 """Libraries that a trainer that is named is built on."""
@@ -78,7 +80,7 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
 
 def _known(name: str, fields: Mapping[str, Any]) -> bool:
     """A field that intake has read is not read again from the phrase."""
-    names = (name, "rollout.tensor_parallel") if name == "tp" else (name,)
+    names = (name, *_ALSO.get(name, ()))
     return not fields.keys().isdisjoint(names) or any(f.startswith(f"{name}.") for f in fields)
 
 

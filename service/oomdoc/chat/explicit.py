@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.phrases import ALIASES
+from oomdoc.chat.phrases import ALIASES, is_off
 from oomdoc.chat.session import flat
 from oomdoc.chat.wording import patterns, words
 from oomdoc.evidence import Source
@@ -39,6 +39,7 @@ _SPELLED: Final = re.compile(
 _BARE_FLAG: Final = re.compile(
     r"(?<![\w-])--(?P<key>[A-Za-z][\w-]{2,48})(?=[\s,;?!，。；？！)]|\.(?!\w)|$)(?!\s{1,2}[\w.+/-]*\d)"
 )
+_SWITCH_NAME: Final = re.compile(r"(?<![\w./-])[a-z][a-z0-9]{0,24}(?:_[a-z0-9]{1,24}){1,6}(?![\w./:=-])")
 SENTENCE_WORDS: Final = words("sentence")
 """Words of a sentence that no setting is called."""
 _RE: Final = patterns("explicit")
@@ -114,6 +115,7 @@ def read_explicit(turn: str, context: Context) -> Explicit:
             found.update(fields)
             named.update(fields if setting.own else {})
             spans.append(setting.span)
+    for_tables += _switches(text, [*spans, *(s.span for s in for_tables)], context.job)
     read, used = _by_tables(for_tables, context.job)
     return Explicit({**read, **found}, (*spans, *used), None, named)
 
@@ -137,8 +139,10 @@ def _settings(text: str) -> Iterator[_Setting]:
             and value[0] not in "+-"
             and not ("_" in key or (_joined(key) and _known(key)))
         )
-        # "--enforce-eager please": a flag before a word that is no value of it.
-        switch = match["flag"] and not match["equals"] and value.lower() in SENTENCE_WORDS - _SWITCHES.keys()
+        # "--enforce-eager please", "pure_bf16 then": before a word that is no value of it.
+        switch = (
+            (match["flag"] or "_" in key) and not match["equals"] and value.lower() in SENTENCE_WORDS - _SWITCHES.keys()
+        )
         if sentence or switch:
             start = match.start() + max(1, len(match["key"]))
             continue
@@ -150,6 +154,17 @@ def _settings(text: str) -> Iterator[_Setting]:
     for match in _BARE_FLAG.finditer(rest):
         off = match["key"].startswith("no-")
         yield _Setting(match["key"].removeprefix("no-"), "false" if off else "true", match.span(), flag=True)
+
+
+def _switches(text: str, taken: Sequence[tuple[int, int]], job: Job) -> Iterator[_Setting]:
+    """Switches that are named without a value: ``pure_bf16 then``, ``turn off use_galore``."""
+    for match in _SWITCH_NAME.finditer(text):
+        if any(start < match.end() and match.start() < end for start, end in taken):
+            continue
+        on, off = (_Setting(match[0], value, match.span(), flag=True) for value in ("true", "false"))
+        read = [_by_tables([setting], job)[0] for setting in (on, off)]
+        if read[0] and read[0] != read[1]:
+            yield off if is_off(text, *match.span()) else on
 
 
 def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from oomdoc.chat.phrases import (
     is_replaced,
 )
 from oomdoc.chat.wording import patterns
+from oomdoc.intake.alternatives import ROWS
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import following, stated_fields
 from oomkb.catalog import models
@@ -34,8 +35,11 @@ _MAX_PER_NODE: Final = 8
 _MODEL_PARALLEL: Final = ("tp", "pp", "cp")
 
 
-def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
-    """The fields to set."""
+def resolve(found: dict[str, Any], context: Context, *, pure: bool = False) -> dict[str, Any]:
+    """The fields to set.
+
+    :param pure: whether the words say that the parameters themselves are held in 16 bits.
+    """
     job = context.job
     utilization = found.pop("gpu_memory_utilization", None)
     if utilization is not None:
@@ -57,7 +61,7 @@ def resolve(found: dict[str, Any], context: Context) -> dict[str, Any]:
         found["capacity_gib"] = None  # it was the other card's
     _resolve_method(found, job)
     found |= following(found, job)
-    _resolve_precision(found, job)
+    _resolve_precision(found, job, pure=pure)
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
     return found
@@ -81,16 +85,30 @@ def _resolve_method(found: dict[str, Any], job: Job) -> None:
         found["method"] = "lora"
 
 
-def _resolve_precision(found: dict[str, Any], job: Job) -> None:
-    """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast."""
+def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool) -> None:
+    """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast. In full training it
+    means mixed precision, unless the words say "pure"; in adapters' training the frozen base is held so.
+    """
+    method = found.get("method", job.method)
+    trains = found.get("objective", job.objective) != "inference" and method == "full"
+    if trains and job.method in ("lora", "qlora") and "param_dtype" not in found and job.framework is None:
+        found.setdefault(
+            "param_dtype", job.param_dtype
+        )  # the base's; what is trained now is kept as a trainer keeps it
     said = found.get("param_dtype")
+    if trains and said is None and found.get("autocast") in ("bf16", "fp16") and job.autocast == "none":
+        found.setdefault("param_dtype", None)  # mixed again, after 16-bit parameters
     if said in ("bf16", "fp16") and job.objective == "inference" and job.quant not in (None, "none"):
         found.setdefault("quant", "none")  # "back to bf16"
     if said == "fp32" and job.autocast in ("bf16", "fp16"):
         found.setdefault("autocast", "none")
     if said not in ("bf16", "fp16") or "autocast" in found:
         return
-    if job.autocast in ("bf16", "fp16"):
+    if trains and pure:
+        found["autocast"] = "none"
+    elif trains and (job.param_dtype != said or job.method != "full"):
+        found |= {"autocast": said, "param_dtype": None}
+    elif job.autocast in ("bf16", "fp16"):
         found["autocast"] = said
         if job.param_dtype == "fp32":
             found.pop("param_dtype")
@@ -184,7 +202,7 @@ def read_changes(turn: str, context: Context) -> Changes:
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
-    return Changes(resolve(found or fill(turn, context), context))
+    return Changes(resolve(found or fill(turn, context), context, pure=ROWS["pure"].search(turn) is not None))
 
 
 def without_kept(turn: str) -> str:

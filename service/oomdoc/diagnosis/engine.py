@@ -154,6 +154,8 @@ def _worked_out(
     careful = is_planned(evidence) and careful_job(evidence, job)
     if is_planned(evidence):
         job = planned_run(evidence, job).job
+        if careful and job.framework is not None:
+            job = job.with_fields({"planned": True})
     else:
         for completed in (locally_served, split_by_layers, ranks_that_speak, usual_precision):
             job = completed(evidence, job)
