@@ -15,7 +15,9 @@ from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
+from oomdoc.intake.alternatives import length_in
 from oomdoc.messages import problem_of
+from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
@@ -35,6 +37,7 @@ _TERMS: Final = {
     "kv-cache": ("kv",),
     "gradients": ("gradient",),
     "weights": ("weight", "adapter"),
+    "rollout": ("rollout",),
 }
 _DEGREE: Final = re.compile(r"(?i)\b[tpc]p\b|parallel|并行")
 _COUNT: Final = re.compile(r"(?i)gpus?\b|\bcards?\b|\bnodes?\b|[张卡台]|节点")
@@ -174,8 +177,9 @@ def explained(priced: Priced | None, problem: str, job: Job, text: str, language
     if questions.largest_asked(text):
         said += largest(priced, language, text)
     said += _phases(priced, text, language)
-    said += _topics(priced, text, language)
-    said += _named(priced, text, language)
+    parts_said = _topics(priced, text, language)
+    said += parts_said
+    said += _named(priced, text, language, beside=bool(parts_said))
     if not said:
         said += parts.owner(estimate, language)
     said += parts.state(priced, problem, job, language)
@@ -186,11 +190,18 @@ def explained(priced: Priced | None, problem: str, job: Job, text: str, language
 
 def _topics(priced: Priced, text: str, language: str) -> list[str]:
     estimate = priced.estimate
-    terms = estimate.phases[estimate.peak_phase].terms_bytes
     said = []
     for topic in (t for t, pattern in _TOPICS.items() if pattern.search(text)):
-        size_bytes = sum(s for t, s in terms.items() if any(n in t for n in _TERMS[topic]))
+        sizes = {
+            name: sum(s for t, s in phase.terms_bytes.items() if any(n in t for n in _TERMS[topic]))
+            for name, phase in estimate.phases.items()
+        }
+        size_bytes, fullest = sizes[estimate.peak_phase], max(sizes, key=lambda p: sizes[p])
         name = word(f"topic.{topic}", language)
+        if not size_bytes and sizes[fullest]:
+            phase = word(f"phase.{fullest}", language)
+            said.append(word("chat.topic-phase", language, name=name, size_bytes=sizes[fullest], phase=phase))
+            continue
         if topic not in ("reference", "critic") or size_bytes > 0:
             key = "chat.topic-term" if size_bytes > 0 else "chat.topic-none"
             said.append(word(key, language, name=name, size_bytes=size_bytes, peak_bytes=estimate.process_bytes))
@@ -217,9 +228,48 @@ def quoted(session: Session, text: str) -> str:
     return joined(line for line in _SENTENCE.split(session.described) if any(figure in line for figure in figures))
 
 
-def _named(priced: Priced, text: str, language: str) -> list[str]:
-    """The values of the fields that a question names, and the peak with twice as much of the first."""
+def names_part(text: str) -> bool:
+    """Whether a question is about a part of the memory."""
+    return any(pattern.search(text) for pattern in _TOPICS.values())
+
+
+def requests(priced: Priced, text: str, language: str) -> list[str]:
+    """How many requests a server's cache holds, of the length that the question names."""
+    engine = priced.estimate.served
+    length = length_in(text)
+    if engine is None or not length or length == engine.length or not engine.tokens:
+        return []
+    count = f"{engine.tokens / length:.1f}"
+    return [word("chat.requests-of", language, length=f"{length:,}", requests=count, tokens=f"{engine.tokens:,}")]
+
+
+def saved(steps: Sequence[tuple[Mapping[str, Any], Priced, Priced]], language: str) -> list[str]:
+    """What each change brought, the largest saving first."""
+    rows = [(changes, without_cache(b.estimate), without_cache(a.estimate)) for changes, b, a in steps]
+    rows.sort(key=lambda row: row[2] - row[1])
+    return [
+        "- "
+        + word(
+            "chat.step",
+            language,
+            changes=parts.shown_changes(changes, language),
+            before_bytes=before,
+            after_bytes=after,
+            sign="−" if after <= before else "+",
+            delta_bytes=abs(after - before),
+        )
+        for changes, before, after in rows
+    ]
+
+
+def _named(priced: Priced, text: str, language: str, *, beside: bool) -> list[str]:
+    """The values of the fields that a question names, and the peak with twice as much of the first.
+
+    :param beside: whether the part of the memory that is asked about has been said: then no sizes of settings are.
+    """
     named = [n for n in fields_named(text) if n not in _ALWAYS_NAMED][:2]
+    if beside:
+        named = [n for n in named if not isinstance(priced.job.get(n), int | float | None)]
     said = []
     for name in named:
         value = priced.job.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +17,11 @@ from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.parts import joined
-from oomdoc.chat.questions import largest_asked
+from oomdoc.chat.questions import asks_why, largest_asked, topic_of
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
 from oomdoc.chat.wording import patterns
+from oomdoc.chat.written import configuration
 from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
 from oomdoc.messages import problem_of
@@ -69,12 +71,58 @@ def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
     return Reply(joined(said), {}, session.job, peak)
 
 
-def _reply(session: Session, priced: Priced | None, said: list[str]) -> Reply:
+def _reply(session: Session, priced: Priced | None, said: list[str], *, lines: bool = False) -> Reply:
+    """:param lines: whether the sentences are lines of a text, each of which counts."""
     job: Job = session.job
-    return Reply(joined(said), {}, job, priced.estimate.process_bytes if priced else None)
+    return Reply("\n".join(said) if lines else joined(said), {}, job, priced.estimate.process_bytes if priced else None)
 
 
-TOPICS: Final[Mapping[str, Answer]] = MappingProxyType({"pick": pick, "fits": fits})
+def written(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """The configuration as it stands, in the person's own text or their framework's keys."""
+    diff = topic_of(text) == "diff"
+    return _reply(session, priced, configuration(session, diff=diff, language=session.language), lines=True)
+
+
+def breakdown(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """The largest terms of the peak."""
+    if priced is None:
+        return explained(priced, problem, session.job, text, session.language)
+    state = parts.state(priced, problem, session.job, session.language)
+    return _reply(session, priced, [*parts.owner(priced.estimate, session.language), *state])
+
+
+def requests(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """How many requests a server holds at once."""
+    if priced is None or priced.estimate.served is None:
+        return explained(priced, problem, session.job, text, session.language)
+    said = answers.requests(priced, text, session.language) + parts.served(priced, session.language)
+    return _reply(session, priced, said)
+
+
+def saved(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
+    """Which of the changes brought most."""
+    steps = []
+    for before, after in itertools.pairwise(session.steps):
+        (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
+        if old is not None and new is not None:
+            steps.append((after.changed, old, new))
+    if not steps:
+        return explained(priced, problem, session.job, text, session.language)
+    head = word("chat.steps-head", session.language)
+    return _reply(session, priced, [head, *answers.saved(steps, session.language)])
+
+
+TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
+    {
+        "pick": pick,
+        "fits": fits,
+        "config": written,
+        "diff": written,
+        "breakdown": breakdown,
+        "requests": requests,
+        "saved": saved,
+    }
+)
 """By what a question is about."""
 
 
@@ -147,10 +195,12 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if turn.refused is not None:
         raise turn.refused
     session, reply = _HANDLERS[turn.kind](session, turn, text)
-    if turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic:
+    why = turn.kind == "ask" and asks_why(text)
+    if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
         found = beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
-        reply = replace(reply, answer=joined([own, *answers.of_topics(found, session.language)]))
+        topics = answers.of_topics(found, session.language)
+        reply = replace(reply, answer=joined([*topics, own] if why else [own, *topics]))
     return session, reply
 
 
@@ -181,7 +231,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     from oomdoc.report.report import Report
 
     turn = understand(text, session.job) if len(text) <= LONGEST_TURN else None
-    evidence, fields = read_description(text, turn, first=not session.steps)
+    evidence, fields = read_description(text, turn, session.job, first=not session.steps)
     asks = evidence.outcome is not None and evidence.outcome.kind == "question"
     if turn is not None and not fields and not evidence.failures:
         if asks and (found := found_topics(evidence, session.job)):
@@ -200,7 +250,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     changed = difference(session.job, job)
     priced, problem = price_of(job, session.language)
     reply = answers.described(report, priced, problem, job, changed, session.language)
-    return session.then(job, changed).describing(text, reply.answer), reply
+    return session.then(job, changed).describing(text, reply.answer, configures=bool(evidence.documents)), reply
 
 
 _ASKED_FOR: Final = ("seq_len", "serving.max_model_len", "serving.concurrency", "completion_len", "capacity_gib")
@@ -264,7 +314,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         return session, TOPICS[turn.topic](session, before, problem, text)
     reply = answers.explained(before, problem, session.job, text, session.language)
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
-    lost = _not_understood(turn, text) and _TO_CHANGE.search(text)
+    lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not answers.names_part(text)
     return session, answers.not_understood(reply, session.language) if lost else reply
 
 
@@ -286,6 +336,8 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 
 
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
+    if turn.topic == "dropped":
+        session = session.proposing({})
     priced, _ = price_of(session.job, session.language) if session.steps else (None, "")
     return session, small_talk(session, priced, turn.topic if turn.kind == "talk" else "")
 

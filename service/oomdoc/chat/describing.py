@@ -25,6 +25,8 @@ _PASTED: Final = re.compile(
 )
 _ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",)}
 """Fields that intake reads from the same words."""
+_NOT_EVIDENCE: Final = frozenset({"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "world"})
+"""Parts of a job that no option states."""
 _LONGEST_CONFIG: Final = 60_000
 _BASES: Final = frozenset({"transformers", "accelerate", "deepspeed"})
 """Libraries that a trainer that is named is built on."""
@@ -36,8 +38,11 @@ def is_pasted(text: str) -> bool:
     return len(stripped) > LONGEST_TURN or (stripped.count("\n") >= 1 and bool(_PASTED.search(stripped)))
 
 
-def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evidence, dict[str, Any]]:
-    """The evidence and the job fields; what only the phrases say is evidence too, so that one job is diagnosed."""
+def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> tuple[Evidence, dict[str, Any]]:
+    """The evidence and the job fields; what only the phrases say is evidence too, so that one job is diagnosed.
+
+    :param job: what the conversation has stated before, evidence of the same run.
+    """
     from oomdoc.intake import read
 
     config = config_of(text)
@@ -47,19 +52,20 @@ def read_description(text: str, turn: Turn | None, *, first: bool) -> tuple[Evid
     fields = _stated(evidence, turn, first=first)
     if turn is not None:
         fields.update(read_explicit(text, Context(Job())).named)
-    own = _fields(evidence)
-    said = {n: v for n, v in fields.items() if own.get(n) != v and n not in ("world", "dp")}
+    own = job_fields(evidence)
+    known = {n: v for n, v in flat(job).items() if n.partition(".")[0] not in _NOT_EVIDENCE and n not in own}
+    said = {n: v for n, v in (known | fields).items() if own.get(n) != v and n not in ("world", "dp")}
     if said and (evidence.failures or len(own) > _MIN_FACTS):
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
         evidence = read([Source("chat", text)], options)
         # "bf16 mixed precision": what is said of one field may take another's word away.
-        fields = {n: v for n, v in fields.items() if n not in own or n in _fields(evidence)}
+        fields = {n: v for n, v in fields.items() if n not in own or n in job_fields(evidence)}
     return evidence, fields
 
 
 def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, Any]:
     """Job fields, dotted: intake's, and those of the phrase that intake has not read."""
-    fields = _fields(evidence)
+    fields = job_fields(evidence)
     if turn is not None:
         said = turn.changes if turn.kind == "change" or first else {}
         fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
@@ -97,7 +103,8 @@ def config_of(text: str) -> dict[str, Any] | None:
     return found if whole and isinstance(found, dict) else None
 
 
-def _fields(evidence: Evidence) -> dict[str, Any]:
+def job_fields(evidence: Evidence) -> dict[str, Any]:
+    """The (dotted) job fields that intake reads."""
     from oomdoc.intake.configs import to_job
 
     job = to_job(evidence.facts, evidence.framework, evidence.versions)

@@ -32,7 +32,7 @@ def relative(turn: str, context: Context, found: dict[str, Any]) -> list[tuple[i
     """Changes relative to present values, put into ``found``; the spans that they used."""
     used: list[tuple[int, int]] = []
     for operator in find_operators(turn):
-        quantity = _nearest(turn, operator, context, found)
+        quantity = _BY_FIELD[operator.field] if operator.field else _nearest(turn, operator, context, found)
         if quantity is None and not any(q.pattern.search(turn) for q in QUANTITIES):
             quantity = next(iter(_recent(context)), None)
         if quantity is None:

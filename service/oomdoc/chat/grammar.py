@@ -58,6 +58,9 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
             turn = rest
     if questions.invents(turn):
         return Turn("ask", invented=True)
+    view = questions.views(turn, serving=job.objective == "inference")
+    if view and (view == "requests" or not any(read_changes(turn, context))):
+        return Turn("ask", topic=view)
     if questions.only_remarks(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
     if questions.doubts(turn):
@@ -78,6 +81,10 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     if questions.compares(turn):
         return Turn("compare", changes)
     undo = read_undo(turn, changes=bool(changes))
+    if undo is not None and not undo.said_outright and context.proposed:
+        return Turn("talk", topic="dropped")  # what was only asked about is not to be made
+    if undo is not None and changes and all(context.present(n) == v for n, v in changes.items()):
+        return Turn("change", changes)  # "revert to the 2-card setup", which it is
     if undo is not None:
         if not undo.everything:
             # "revert the offload" names what to take back; it does not turn it on.

@@ -8,6 +8,7 @@ from typing import Final
 
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.numbers import read_number
+from oomkb.catalog import gpus
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns("operators")
@@ -20,6 +21,8 @@ class Operator:
     start: int
     end: int
     apply: Callable[[float], float]
+    field: str | None = None
+    """The field that it is about, where the words themselves say so: "a second 3090"."""
 
 
 _FACTORS: Final[tuple[tuple[str, float], ...]] = (
@@ -81,6 +84,9 @@ def _percents(turn: str) -> list[Operator]:
 def _differences(turn: str) -> list[Operator]:
     found = []
     for m in _RE["difference"].finditer(turn):
+        if m["another"] and m["q"] and gpus.variants(m["q"]):
+            found.append(Operator(m.start(), m.end(), _moved(1), "gpus"))
+            continue
         try:
             number = read_number(m["n"] or m["z"] or m["t"] or m["p"] or m["add"] or m["q"] or m["s"] or "1")
         except ValueError:

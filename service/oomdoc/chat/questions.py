@@ -68,6 +68,17 @@ def topic_of(turn: str) -> str:
     return next((name for name, pattern in _TOPICS.items() if pattern.search(turn)), "")
 
 
+def views(turn: str, *, serving: bool) -> str:
+    """Which view of the job as it stands is wanted: ``config diff breakdown saved``, of a server ``requests``."""
+    found = topic_of(turn)
+    return found if found in ("config", "diff", "breakdown", "saved") or (serving and found == "requests") else ""
+
+
+def asks_why(turn: str) -> bool:
+    """Whether a reason is asked for."""
+    return bool(_RE["why"].search(turn))
+
+
 def largest_asked(turn: str) -> bool:
     """Whether a limit is asked for."""
     return bool(_RE["largest"].search(turn))

@@ -344,6 +344,8 @@ def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
 def _model(turn: str, job: Job, found: dict[str, Any]) -> None:
     """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
     for mention in models.find_all(turn):
+        if mention.params_b and not mention.named and _RE["active"].search(turn):
+            continue  # "only 3B active": how much of a mixture works, no size of the model
         if mention.entry is not None and mention.named:
             found["model"] = mention.text.strip()
         elif mention.params_b and not mention.named:

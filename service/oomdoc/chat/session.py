@@ -47,6 +47,8 @@ class Session:
     """What was pasted last, for those functions that read it."""
     dialogue: tuple[tuple[str, str], ...] = ()
     """The latest turns with a language model: what was said, and the answer."""
+    written: str = ""
+    """The configuration or command that was pasted last."""
 
     @property
     def job(self) -> Job:
@@ -66,11 +68,14 @@ class Session:
         """The session with a turn that a language model answered, for its next one."""
         return replace(self, dialogue=(*self.dialogue, (said[:_SAID_CHARS], answer[:_ANSWER_CHARS]))[-_REMEMBERED:])
 
-    def describing(self, text: str, answer: str) -> Session:
-        """The session after a description or a log; of a long one both ends are kept."""
+    def describing(self, text: str, answer: str, *, configures: bool) -> Session:
+        """The session after a description or a log; of a long one both ends are kept.
+
+        :param configures: whether a configuration or command stands in it.
+        """
         half = _MATERIAL_CHARS // 2
         kept = text if len(text) <= _MATERIAL_CHARS else f"{text[:half]}\n[...]\n{text[-half:]}"
-        return replace(self, described=answer, material=kept)
+        return replace(self, described=answer, material=kept, written=kept if configures else self.written)
 
     def refusing(self, *names: str) -> Session:
         """The session after an impossible value."""
@@ -84,6 +89,7 @@ class Session:
             "refused": list(self.refused),
             "described": self.described,
             "material": self.material,
+            "written": self.written,
             "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
             "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
@@ -108,6 +114,7 @@ class Session:
             str(document.get("described") or ""),
             str(document.get("material") or ""),
             tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
+            str(document.get("written") or ""),
         )
 
 

@@ -21,6 +21,8 @@ class Undo:
     steps: int = 1
     everything: bool = False
     fields: tuple[str, ...] = ()
+    said_outright: bool = True
+    """Whether the words can mean nothing else: "undo", and not "never mind"."""
 
 
 def read_undo(turn: str, *, changes: bool) -> Undo | None:
@@ -28,13 +30,14 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
 
     :param changes: whether the turn states values: "never mind, batch 2" is a change.
     """
-    if not _RE["hard"].search(turn) and (changes or not (_RE["soft"].search(turn) or _RE["back"].search(turn))):
+    outright = _RE["hard"].search(turn) is not None
+    if not outright and (changes or not (_RE["soft"].search(turn) or _RE["back"].search(turn))):
         return None
     match = _RE["steps"].search(turn)
     steps = 1
     if match:
         steps = 2 if match["both"] else int(read_number(match["n"] or match["z"]))
-    return Undo(max(1, steps), bool(_RE["original"].search(turn)), fields_named(turn))
+    return Undo(max(1, steps), bool(_RE["original"].search(turn)), fields_named(turn), outright)
 
 
 def target_of(session: Session, undo: Undo) -> Job:

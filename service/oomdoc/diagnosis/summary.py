@@ -15,9 +15,13 @@ from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
 from oomdoc.messages import Message, say
+from oomkb.memory.estimate import Estimate
 from oomkb.units import GIB
 
 _MIN_PROBABILITY: Final = 0.55
+_OPEN: Final = 0.4
+"""A first cause less likely than this is named beside the next ones."""
+_SHOWN: Final = 3
 _MAX_STEPS: Final = 4
 
 
@@ -30,15 +34,22 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if not found.causes:
         return (say("summary.unclear"),)
     best = found.causes[0]
-    title = say(f"cause.{best.cause}.title")
-    sure = round(100 * best.probability)
     out = [say("summary.unclear")] if found.verdict == "unclear" else []
-    out.append(
-        say("summary.cause" if best.probability >= _MIN_PROBABILITY else "summary.probable", title=title, percent=sure)
-    )
-    out += _numbers(view, best)
+    out += [_cause(found.causes), *_numbers(view, best)]
     out.append(_plan(found.plans) or say(action_key(best.cause, view.job.objective)))
     return tuple(out)
+
+
+def _cause(causes: Sequence[CauseFinding]) -> Message:
+    """The first cause; where none is likely, those between which the input does not decide."""
+    best = causes[0]
+    if best.probability >= _OPEN or len(causes) == 1:
+        key = "summary.cause" if best.probability >= _MIN_PROBABILITY else "summary.probable"
+        return say(key, title=say(f"cause.{best.cause}.title"), percent=round(100 * best.probability))
+    shown = [
+        say("summary.share", title=say(f"cause.{c.cause}.title"), percent=round(100 * c.probability)) for c in causes
+    ]
+    return say("summary.open", causes=shown[:_SHOWN])
 
 
 def _printed(outcome: Outcome | None) -> list[Message]:
@@ -97,19 +108,33 @@ def _numbers(view: View, best: CauseFinding) -> list[Message]:
     if tensor is not None:
         return [_tensor(tensor)]
     if view.estimate is not None and capacity:
-        key = "summary.over" if view.estimate.process_bytes > capacity else "summary.under"
-        return [
-            say(
-                key,
-                peak_bytes=view.estimate.process_bytes,
-                capacity_bytes=capacity,
-                phase=view.estimate.peak_phase,
-                owner=view.estimate.owner,
-            )
-        ]
+        return [_predicted(view.estimate, capacity)]
     if requested:
         return [say("summary.requested", requested_bytes=requested)]
     return []
+
+
+def _predicted(estimate: Estimate, capacity_bytes: float) -> Message:
+    """What the run is predicted to need beside what the card holds."""
+    engine = estimate.served
+    if engine is not None and not engine.starts and engine.cache_bytes > 0:
+        return say(
+            "summary.short-cache",
+            cache_bytes=engine.cache_bytes,
+            needed_bytes=engine.needed_bytes,
+            length=f"{engine.length:,}",
+            requests=engine.at_once,
+        )
+    sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity_bytes}
+    if estimate.fits is False or estimate.process_bytes > capacity_bytes:
+        return say("summary.over", **sizes, phase=estimate.peak_phase, owner=estimate.owner)
+    if estimate.process_bytes > _NEAR * capacity_bytes:
+        return say("summary.near", **sizes, owner=estimate.owner)
+    return say("summary.under", **sizes)
+
+
+_NEAR: Final = 0.9
+"""Of a card: a run that is predicted to take more of it can fail for what no setting says."""
 
 
 def _tensor(tensor: TensorMatch) -> Message:

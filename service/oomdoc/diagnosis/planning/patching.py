@@ -33,11 +33,11 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
     placed: dict[str, Document] = {}
     patch = _Patches()
     for present in (True, False):
-        for document in _ranked(evidence):
+        for document in ranked(evidence):
             left = {n: v for n, v in wanted.items() if n not in placed and spelt_in(document, n) is present}
             if left:
                 placed.update(dict.fromkeys(patch.taken(document, left), document))
-    for document in _ranked(evidence):
+    for document in ranked(evidence):
         changes = {n: wanted[n] for n, where in placed.items() if where is document}
         diff = patch.diff(document, changes)
         if diff:
@@ -49,7 +49,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
 def _as_typed(change: Change, evidence: Evidence) -> Change:
     """The change under the key that a person typed before its old value, where they typed one."""
     name = next((n for n in change.fields if evidence.value(n) == change.old), None)
-    if name is None or change.instruction is not None or change.old is None:
+    if name is None or evidence.facts[name].origin == "option" or change.instruction is not None or change.old is None:
         return change
     key = typed_key(evidence.facts[name])
     return change if key is None else replace(change, key=key)
@@ -112,7 +112,7 @@ def _dotted(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _ranked(evidence: Evidence) -> Sequence[Document]:
+def ranked(evidence: Evidence) -> Sequence[Document]:
     """The framework's own files first, then engine files, fullest first; what a log echoes is nobody's to change."""
 
     def rank(document: Document) -> tuple[bool, int, str, int]:
@@ -173,7 +173,7 @@ def _is(plan: Plan, name: str, value: Any, shown: Any) -> bool:
 def as_spelled(fix: SingleFix, evidence: Evidence) -> SingleFix:
     """The fix with its key as the person's own file spells it, where one has it."""
     change = fix.change
-    for document in _ranked(evidence):
+    for document in ranked(evidence):
         for name in change.fields:
             plain = key_of(document.framework, name)
             if spelt_in(document, name) and change.key.lstrip("-") == plain.lstrip("-"):

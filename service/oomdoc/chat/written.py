@@ -1,0 +1,76 @@
+"""The configuration as a conversation has left it: the pasted one with the changes written in, or its lines."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from oomdoc.chat import parts
+from oomdoc.chat.describing import job_fields
+from oomdoc.chat.session import Session, flat
+from oomdoc.evidence import Source
+from oomdoc.report.words import word
+from oomkb.memory.job import Job
+
+_CIRCUMSTANCES: Final = frozenset(
+    {"framework", "versions", "env", "gpu", "capacity_gib", "host_gib", "world", "dp", "params_b", "planned", "nodes"}
+)
+"""What no line of a configuration says, or what follows from others."""
+_OF_LAUNCHES: Final = frozenset({"gpus", "tp"})
+_LINES: Final = 30
+"""A longer configuration is shown as a diff."""
+
+
+def configuration(session: Session, *, diff: bool, language: str) -> list[str]:
+    """The person's own text with the changes since, else the lines that say the job in its framework's keys."""
+    said = _rewritten(session, diff=diff, language=language) if session.written else []
+    return said or _lines(session.job, language)
+
+
+def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
+    from oomdoc.diagnosis.planning.patching import ranked
+    from oomdoc.intake import read
+    from oomdoc.intake.configs import patch
+
+    evidence = read([Source("chat", session.written)])
+    before, after = job_fields(evidence), flat(session.job)
+    names = [n for n in (*after, *before) if before.get(n) != after.get(n) and n not in _CIRCUMSTANCES]
+    changes = {n: after.get(n) for n in dict.fromkeys(names)}
+    said: list[str] = []
+    for document in ranked(evidence):
+        done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
+        if done.error or len(done.unplaced) == len(changes) > 0:
+            continue
+        whole = not diff and document.text.count("\n") < _LINES
+        said += ["```", (done.text if whole else done.diff or done.text).strip("\n"), "```"]
+        changes = {n: v for n, v in changes.items() if n in done.unplaced}
+        if not changes:
+            break
+    left = {n: v for n, v in changes.items() if n not in _OF_LAUNCHES}
+    if said and left:
+        said.append(word("chat.unplaced", language, changes=parts.shown_changes(left, language)))
+    return said
+
+
+def _lines(job: Job, language: str) -> list[str]:
+    """One line a field, in the keys of the framework; without one there are none."""
+    from oomdoc.diagnosis.planning.changes import worded
+    from oomdoc.diagnosis.planning.spelling import DASHED, has_keys
+
+    if not has_keys(job.framework):
+        return [word("chat.which-framework", language)]
+    lines: list[str] = []
+    for name, value in flat(job).items():
+        if name in _CIRCUMSTANCES | {"gpus"} or value in (None, "none", []):
+            continue
+        for key, _, new in worded(Job(framework=job.framework, sharding=job.sharding), job, name, value):
+            if key != name or name == key.replace("-", "_").lstrip("_"):
+                lines.append(_line(key, new, dashed=job.framework in DASHED))
+    return [word("chat.in-keys", language, framework=job.framework), "```", *dict.fromkeys(lines), "```"]
+
+
+def _line(key: str, value: Any, *, dashed: bool) -> str:
+    shown = parts.shown_value(value)
+    if dashed or key.startswith("--"):
+        option = key if key.startswith("-") or "." in key else f"--{key}"
+        return option if value is True else f"{option} {shown}"
+    return f"{key}={shown}" if "." in key else f"{key}: {shown}"
