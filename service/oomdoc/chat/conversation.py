@@ -21,7 +21,7 @@ from oomdoc.chat.questions import asks_why, largest_asked, topic_of
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
 from oomdoc.chat.wording import patterns
-from oomdoc.chat.written import configuration
+from oomdoc.chat.written import configuration, edited
 from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
 from oomdoc.messages import problem_of
@@ -104,7 +104,7 @@ def saved(session: Session, priced: Priced | None, problem: str, text: str) -> R
     steps = []
     for before, after in itertools.pairwise(session.steps):
         (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
-        if old is not None and new is not None:
+        if old is not None and new is not None and after.changed:
             steps.append((after.changed, old, new))
     if not steps:
         return explained(priced, problem, session.job, text, session.language)
@@ -129,9 +129,12 @@ TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
 _MAX_ROWS: Final = 8
 
 
-def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
-    """A row a set-up, the first and the latest ones, and the fastest that fits."""
-    named = _distinct(setups, language)
+def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str, *, first: bool = True) -> Reply:
+    """A row a set-up, the first and the latest ones, and the fastest that fits.
+
+    :param first: whether the first one is the job that the conversation began with.
+    """
+    named = _distinct(setups, language, first=first)
     now, *found = compare([job, *(setup for _, setup in named)])
     if now.priced is None:
         return Reply(word("chat.cannot-price", language, problem=now.problem), {}, job)
@@ -159,13 +162,13 @@ def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language
     return Reply("\n".join(lines), {}, job, now.priced.estimate.process_bytes)
 
 
-def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str) -> list[tuple[str, Job]]:
+def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str, *, first: bool) -> list[tuple[str, Job]]:
     seen: list[Job] = []
     rows: list[tuple[str, Job]] = []
     for index, (setup, changes) in enumerate(setups):
         if setup not in seen:
             seen.append(setup)
-            name = word("chat.original", language) if index == 0 else parts.shown_changes(changes, language)
+            name = word("chat.original", language) if first and index == 0 else parts.shown_changes(changes, language)
             rows.append((name, setup))
     return rows if len(rows) <= _MAX_ROWS else [rows[0], *rows[1 - _MAX_ROWS :]]
 
@@ -194,6 +197,9 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     turn = understand(text, session.job, context)
     if turn.refused is not None:
         raise turn.refused
+    unread = turn.kind in ("off-topic", "ask") and not turn.changes and not turn.topic
+    if unread and (changes := edited(session, text)):
+        turn = Turn("change", MappingProxyType(changes))
     session, reply = _HANDLERS[turn.kind](session, turn, text)
     why = turn.kind == "ask" and asks_why(text)
     if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
@@ -302,6 +308,9 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, problem = price_of(session.job, session.language)
+    if turn.sides:
+        setups = [(_with_world(session.job.with_fields(side)), side) for side in turn.sides]
+        return session, compared(setups, session.job, session.language, first=False)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:

@@ -14,8 +14,9 @@ from typing import Any, Final, Literal
 
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
-from oomdoc.chat.reading import read_changes, without_kept
+from oomdoc.chat.reading import read_changes, resolve, without_kept
 from oomdoc.chat.undoing import Undo, read_undo
+from oomdoc.intake.alternatives import comparisons_in
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
@@ -45,6 +46,8 @@ class Turn:
     """Whether the turn asks for a number that is not computed."""
     refused: JobError | None = None
     """Why a value that it states is none that a run can have."""
+    sides: tuple[Mapping[str, Any], ...] = ()
+    """The job fields of each alternative, where a question sets some against each other."""
 
 
 def understand(text: str, job: Job, context: Context | None = None) -> Turn:
@@ -56,15 +59,8 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
         rest = less(turn)
         if rest != turn and any(read_changes(rest, context)):
             turn = rest
-    if questions.invents(turn):
-        return Turn("ask", invented=True)
-    view = questions.views(turn, serving=job.objective == "inference")
-    if view and (view == "requests" or not any(read_changes(turn, context))):
-        return Turn("ask", topic=view)
-    if questions.only_remarks(turn):
-        return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
-    if questions.doubts(turn):
-        return Turn("ask")
+    if (plain := _stating_nothing(turn, context)) is not None:
+        return plain
     agreed = questions.says_yes(turn)
     if agreed == "plan":
         return Turn("accept-plan")
@@ -80,6 +76,8 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
         return Turn("change", refused=refused)
     if questions.compares(turn):
         return Turn("compare", changes)
+    if sides := _sides(turn, context):
+        return Turn("ask", topic="sides", sides=sides)
     undo = read_undo(turn, changes=bool(changes))
     if undo is not None and not undo.said_outright and context.proposed:
         return Turn("talk", topic="dropped")  # what was only asked about is not to be made
@@ -103,3 +101,27 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     if said:
         return Turn("talk", topic=said)
     return Turn("ask" if questions.in_domain(turn) else "off-topic", topic=topic)
+
+
+def _stating_nothing(turn: str, context: Context) -> Turn | None:
+    """A turn that sets nothing, whatever it names: a dictated figure, a view, a remark, a doubt."""
+    if questions.invents(turn):
+        return Turn("ask", invented=True)
+    if view := _view(turn, context):
+        return Turn("ask", topic=view)
+    if questions.only_remarks(turn):
+        return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
+    return Turn("ask") if questions.doubts(turn) else None
+
+
+def _view(turn: str, context: Context) -> str:
+    """The view of the job as it stands that is asked for, where the turn states nothing."""
+    view = questions.views(turn, serving=context.job.objective == "inference")
+    return view if view == "requests" or (view and not any(read_changes(turn, context))) else ""
+
+
+def _sides(turn: str, context: Context) -> tuple[Mapping[str, Any], ...]:
+    """The alternatives of a question, as fields to set."""
+    found = comparisons_in(turn) if questions.chooses(turn) and not context.proposed else ()
+    chosen = [resolve(dict(side.fields), context) for side in found[0]] if found else []
+    return tuple(MappingProxyType(fields) for fields in chosen if fields)

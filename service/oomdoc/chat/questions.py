@@ -37,6 +37,11 @@ def compares(turn: str) -> bool:
     return bool(_RE["compare"].search(turn)) and topic_of(turn) != "pick"
 
 
+def chooses(turn: str) -> bool:
+    """Whether alternatives are set against each other: "lora vs full?"."""
+    return bool(_RE["versus"].search(turn) and not _RE["compare"].search(turn))
+
+
 def invents(turn: str) -> bool:
     """Whether a figure or a verdict is dictated."""
     return bool(_RE["invent"].search(turn))

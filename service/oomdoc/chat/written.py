@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from oomdoc.chat import parts
@@ -16,6 +17,11 @@ _CIRCUMSTANCES: Final = frozenset(
 )
 """What no line of a configuration says, or what follows from others."""
 _OF_LAUNCHES: Final = frozenset({"gpus", "tp"})
+_UNSAID: Final = (None, "none", [], "sft", "pretrain", "inference")
+"""Values that go without saying."""
+_SETTING: Final = re.compile(
+    r"(?:(?:set|use|then|now|ok|把|改成)\s)?(?P<key>[\w.-]{2,60})\s?[:=]\s?(?P<value>\S[^\n]{0,80}?)"
+)
 _LINES: Final = 30
 """A longer configuration is shown as a diff."""
 
@@ -51,19 +57,34 @@ def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
     return said
 
 
+def edited(session: Session, turn: str) -> dict[str, Any]:
+    """What a line means that stands with another value in the pasted configuration: ``mode = "full"``."""
+    from oomdoc.intake import read
+
+    match = _SETTING.fullmatch(turn.strip())
+    if match is None:
+        return {}
+    line = re.compile(rf"(?m)^([ \t]*){re.escape(match['key'])}([ \t]*[:=][ \t]*)\S.*$")
+    if len(line.findall(session.written)) != 1:
+        return {}
+    text = line.sub(lambda m: f"{m[1]}{match['key']}{m[2]}{match['value']}", session.written)
+    before, after = (job_fields(read([Source("chat", version)])) for version in (session.written, text))
+    return {n: after.get(n) for n in (*after, *before) if before.get(n) != after.get(n) and n not in _CIRCUMSTANCES}
+
+
 def _lines(job: Job, language: str) -> list[str]:
     """One line a field, in the keys of the framework; without one there are none."""
     from oomdoc.diagnosis.planning.changes import worded
-    from oomdoc.diagnosis.planning.spelling import DASHED, has_keys
+    from oomdoc.diagnosis.planning.spelling import DASHED, has_keys, names_of
 
     if not has_keys(job.framework):
         return [word("chat.which-framework", language)]
     lines: list[str] = []
     for name, value in flat(job).items():
-        if name in _CIRCUMSTANCES | {"gpus"} or value in (None, "none", []):
+        if name in _CIRCUMSTANCES | {"gpus"} or value in _UNSAID:
             continue
         for key, _, new in worded(Job(framework=job.framework, sharding=job.sharding), job, name, value):
-            if key != name or name == key.replace("-", "_").lstrip("_"):
+            if key != name or name in names_of(job.framework, name):
                 lines.append(_line(key, new, dashed=job.framework in DASHED))
     return [word("chat.in-keys", language, framework=job.framework), "```", *dict.fromkeys(lines), "```"]
 

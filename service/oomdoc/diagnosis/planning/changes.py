@@ -66,6 +66,8 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
     if (name in _COMPOSITE or framework in _WHOLE_PATHS) and (new or name != "offload"):
         return _composite(before, after, name, old, new)
     own = [(key, word) for key, word in own_words(framework, name, new) if word is not DROP]
+    if not (after.sharding or "").startswith(("fsdp", "hsdp")) and any(key.startswith("fsdp") for key, _ in own):
+        own = []  # the plain key says it
     if own and name in _OWN_WORDS:
         said = own_words(framework, name, old) if old is not None else ()
         was = {key: word for key, word in said if word is not DROP}
