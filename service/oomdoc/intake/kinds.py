@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from oomdoc.evidence import Document, Source
+from oomdoc.evidence import Source
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
@@ -32,15 +32,6 @@ def is_config_file(source: Source) -> bool:
 def is_comment(line: Line) -> bool:
     """Whether a line of a configuration is a comment."""
     return line.text.lstrip().startswith(_COMMENT)
-
-
-def without_comments(lines: Sequence[Line], documents: Sequence[Document]) -> list[Line]:
-    """The lines but for the comments inside configurations and commands: they tell of nothing that happened."""
-    within: set[tuple[str, int]] = set()
-    for document in documents:
-        end = document.first_line + document.text.count("\n")
-        within |= {(document.source, number) for number in range(document.first_line, end + 1)}
-    return [line for line in lines if not (is_comment(line) and (line.source, line.number) in within)]
 
 
 def kinds_of(lines: Sequence[Line]) -> list[Kind]:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
+from oomdoc.intake.comments import noted_hardware, noted_versions, without_comments
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
-from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of, without_comments
+from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.long_texts import is_long, shortened
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
-from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
@@ -58,10 +57,6 @@ _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SOURCE_CHARS: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
 
-_HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
-"""What a comment at the head of a configuration says."""
-_NOTED: Final = 0.7
-"""How sure a comment at the head of a configuration is, beside its settings and what is asked."""
 _GLIMPSE: Final = 4000
 """Characters of a configuration by which the language is decided where there is nothing else."""
 
@@ -84,7 +79,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     # A configuration is not a log: it states facts, and says nothing of what happened.
     settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
     lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
-    lines = without_comments(lines, [d for reading in configs for d in reading.documents])
+    lines, noted = without_comments(lines, [d for reading in configs for d in reading.documents])
     understood = {d.source for reading in configs for d in reading.documents}
     told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
     varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
@@ -109,7 +104,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
-    facts += [fact for source in own if is_config_file(source) for fact in _noted_hardware(source)]
+    facts += [*noted, *(fact for source in own if is_config_file(source) for fact in noted_hardware(source))]
     facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
@@ -135,6 +130,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             lines,
             varied,
             words,
+            [line for source in own if is_config_file(source) for line in noted_versions(source)],
             kinds,
             failures,
             signals,
@@ -149,20 +145,6 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             warnings,
         )
     )
-
-
-def _noted_hardware(source: Source) -> Iterator[Fact]:
-    """The card that the comment at the head of a configuration or one of its settings names."""
-    lines = list(read_lines(source))
-    head = list(takewhile(lambda line: is_comment(line) or not line.text.strip(), lines))
-    found = [
-        f for f in read_hardware(head, Vocabulary(line.low for line in head), anywhere=head) if f.name in _HARDWARE
-    ]
-    if len({fact.value for fact in found if fact.name == "gpu"}) == 1:
-        yield from (replace(fact, confidence=min(fact.confidence, _NOTED)) for fact in found)
-    settings = [line for line in lines if not is_comment(line)]
-    stated = read_hardware(settings, Vocabulary(line.low for line in settings), anywhere=())
-    yield from (fact for fact in stated if fact.name == "gpu" and "#" not in fact.span.text[: fact.span.column or None])
 
 
 def _of_framework(
@@ -185,6 +167,8 @@ class _Parts:
     lines: Sequence[Line]
     varied: Sequence[Line]
     words: Vocabulary
+    noted: Sequence[Line]
+    """Comments of configurations that name releases."""
     kinds: Sequence[Kind]
     failures: Sequence[Indexed]
     signals: Sequence[Signal]
@@ -201,7 +185,8 @@ class _Parts:
 
 def _evidence(parts: _Parts) -> Evidence:
     """Put it together; adds versions, framework, language, digest."""
-    found = environment.read_versions(parts.varied, parts.words)
+    noted = environment.read_versions(parts.noted, Vocabulary(line.low for line in parts.noted))
+    found = noted | environment.read_versions(parts.varied, parts.words)
     read_versions = {name: version for name, (version, _) in found.items()}
     versions = {**{k: v for c in parts.configs for k, v in c.versions.items()}, **read_versions}
     framework = parts.framework

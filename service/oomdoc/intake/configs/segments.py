@@ -77,7 +77,7 @@ def form_of(name: str) -> str | None:
     base = name.rsplit("/", 1)[-1].lower()
     if base.startswith("dockerfile"):
         return "dockerfile"
-    if base.startswith("modelfile"):
+    if base.startswith("modelfile") or base.endswith(".modelfile"):
         return "modelfile"
     dot = base.rfind(".")
     return _EXTENSIONS.get(base[dot:]) if dot >= 0 else None

@@ -31,7 +31,9 @@ def setup_facts(program: Program, roles: Roles) -> Iterator[Found]:
         _sharding,
         _compiled,
         _batches,
+        _synthetic,
         _lengths,
+        _accumulation,
     ):
         yield from agreed(read(program, roles))
 
@@ -210,10 +212,49 @@ def _lengths(program: Program, roles: Roles) -> Iterator[Found]:
     """What a tokenizer cuts at, where it is given by a name or an option."""
     for call in program.calls:
         limit = program.keyword(call, "max_length")
-        if limit is None or program.keyword(call, "truncation") is None or "token" not in chain(call.func).lower():
+        if limit is None or program.keyword(call, "truncation") is None or not _tokenizes(program, call):
             continue
         if (length := _whole(program, limit)) is not None and length > 1:
             yield Found("seq_len", length, program.offset(call), _sure(program, limit))
+
+
+def _tokenizes(program: Program, call: ast.Call) -> bool:
+    """Whether what is called is a tokenizer, by its name or by what it was made of."""
+    name = chain(call.func)
+    made = (chain(one.func) for one in program.bindings.get(name, []) if isinstance(one, ast.Call))
+    return "token" in name.lower() or any("Tokenizer" in maker for maker in made)
+
+
+def _accumulation(program: Program, roles: Roles) -> Iterator[Found]:
+    """Of Lightning's trainer, which has the loop (``lightning/pytorch/trainer/trainer.py``)."""
+    for call in program.calls:
+        path = program.path(call.func)
+        if path.endswith(".Trainer") and "lightning" in path and program.happens(call):
+            given = program.keyword(call, "accumulate_grad_batches")
+            if (steps := _whole(program, given)) is not None:
+                yield Found("grad_accum", steps, program.offset(call), _sure(program, given))
+
+
+def _synthetic(program: Program, roles: Roles) -> Iterator[Found]:
+    """Token ids that a script draws itself: ``torch.randint(0, vocabulary, (batch, length))``."""
+    if not any(map(_steps, program.modules)):
+        return
+    for call in program.calls:
+        if program.path(call.func) != "torch.randint" or not program.happens(call):
+            continue
+        shape = program.keyword(call, "size") or next((a for a in call.args if isinstance(a, ast.Tuple)), None)
+        if not isinstance(shape, ast.Tuple) or len(shape.elts) != 2:
+            continue
+        batch, length = (_whole(program, _without_next(side)) for side in shape.elts)
+        if batch is not None and length is not None and length > batch:
+            yield Found("micro_batch", batch, program.offset(call), _sure(program, shape.elts[0]))
+            yield Found("seq_len", length, program.offset(call), _sure(program, _without_next(shape.elts[1])))
+
+
+def _without_next(node: ast.expr) -> ast.expr:
+    """``length + 1`` draws the labels with the inputs."""
+    one = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and getattr(node.right, "value", None) == 1
+    return node.left if one and isinstance(node, ast.BinOp) else node
 
 
 def _batches(program: Program, roles: Roles) -> Iterator[Found]:
@@ -265,6 +306,13 @@ def _iterated(program: Program, roles: Roles) -> tuple[set[str], set[str]]:
             trained |= over
         elif any(roles.is_forward(c) for c in calls_in):
             evaluated |= over
+    for call in program.calls:  # Lightning's loop
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "fit" and len(call.args) > 1:
+            trained |= {chain(call.args[1])} - {""}
+            evaluated |= {chain(one) for one in call.args[2:3]} - {""}
+        elif isinstance(call.func, ast.Attribute) and call.func.attr == "fit":
+            trained |= {chain(program.keyword(call, "train_dataloaders"))} - {""}
+            evaluated |= {chain(program.keyword(call, "val_dataloaders"))} - {""}
     steps = {n.name for found in program.functions.values() for n in found if _steps(n)}
     for node in program.nodes:  # a loop whose step is a function of its own
         if isinstance(node, ast.For) and steps & {
