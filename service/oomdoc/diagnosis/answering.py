@@ -317,6 +317,8 @@ def _flips(about: Plain) -> Iterator[Message]:
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
     if not (about.sides and asks_for_requests(about)):
         yield from _room(about)
+    if served is not None and not served.starts and served.largest_length:
+        yield say("answer.starts-up-to", length=f"{served.largest_length:,}")
     if about.answer != "fits":
         yield from _instead(about)
     elif job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -114,9 +115,19 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
 
 
 def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tuple[FoundTopic, ...]:
-    """The topic beside the figures of a run; where ``evidence`` puts several questions, those of the others."""
-    most = max(1, _questions(evidence) - 1) if evidence is not None else 1
-    return tuple(topic for topic in found[:most] if topic.probability >= _SURE)
+    """The topic beside the figures of a run; where ``evidence`` puts several questions, those of the others.
+
+    Only what the questions themselves are about: a setting that the run merely has is no question.
+    """
+    if evidence is None:
+        return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
+    asked = topics_in("\n".join(_QUESTION.findall(evidence.prose)))
+    most = max(1, _questions(evidence) - 1)
+    sure = (topic for topic in found if topic.probability >= _SURE and asked.get(topic.topic.id, 0.0) >= SHOWN)
+    return tuple(sure)[:most]
+
+
+_QUESTION: Final = re.compile(r"[^.!?。！？\n]{4,400}[?？]")
 
 
 def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:

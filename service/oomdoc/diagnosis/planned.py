@@ -212,7 +212,18 @@ def _scalar(text: str) -> Any:
 
 
 def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
-    """Sixteen bits named in a question about full training mean mixed precision, unless it says "pure"."""
+    """Sixteen bits named in a question about full training mean mixed precision, unless it says "pure"; about adapters
+    they are the frozen base's.
+    """
+    dtype = evidence.facts.get("dtype")
+    if (
+        job.method in ("lora", "qlora")
+        and job.param_dtype is None
+        and job.autocast in ("bf16", "fp16")
+        and dtype is not None
+        and dtype.origin == "prose"
+    ):
+        return job.with_fields({"param_dtype": job.autocast})
     if asked.pure and job.method == "full" and job.objective != "inference" and job.param_dtype is None:
         return job.with_fields({"param_dtype": job.autocast if job.autocast in ("bf16", "fp16") else "bf16"})
     half_precision = (

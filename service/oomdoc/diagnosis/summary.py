@@ -93,6 +93,9 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         healthy = outcome is not None and outcome.kind == "healthy"
         if healthy and asks_why_held(view.evidence, found.job):
             return (say("answer.reserved-plain"),)
+        level = next((s for s in view.evidence.signals if s.name == "level-over-steps"), None)
+        if level is not None and any(s.name == "growth-stated" for s in view.evidence.signals):
+            return (say("answer.level", points=level.data["points"], size_bytes=level.data["last_bytes"]),)
         return (say("summary.healthy" if healthy else "summary.no-failure"),)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
     if outlook == "fits":

@@ -129,8 +129,14 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _goes_on(line: str, following: str) -> bool:
-    """Whether a line of full width goes on in the next: neither is a row of a table or begins like the other."""
-    if _RE["row"].search(line) is not None or _RE["begins"].match(following) is not None:
+    """Whether a line of full width goes on in the next: neither is a row of a table or begins like the other, and it
+    does not end as a shell's line does that goes on below.
+    """
+    if (
+        line.rstrip().endswith("\\")
+        or _RE["row"].search(line) is not None
+        or _RE["begins"].match(following) is not None
+    ):
         return False
     return _RE["digits"].sub("", line[:12]) != _RE["digits"].sub("", following[:12])
 

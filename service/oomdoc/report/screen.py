@@ -27,6 +27,8 @@ _FITS: Final = 0.9
 """Probability from which a plan is said to fit."""
 _HOPELESS: Final = 0.25
 """Probability below which a plan is not what to do."""
+_KEEPS_CONTEXT: Final = "keep-context"
+"""The plan of a server that stands beside a shorter context: a person chooses what to give up."""
 _NAMEABLE: Final = 0.04
 _UNSURE: Final = 0.35
 """Probability below which no cause is advised on."""
@@ -191,6 +193,9 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
     priced = next((p for p in document["plans"] if (p.get("fits_probability") or 0) >= _FITS and p["changes"]), None)
     if plan["peak_gib"] is None and priced is not None and first["cause"] not in _APART:
         lines += [word("screen.or", language), *_steps(priced, language)]
+    other = next((p for p in document["plans"] if p["name"] == _KEEPS_CONTEXT and p is not plan), None)
+    if other is not None and plan["peak_gib"] is not None and (other.get("fits_probability") or 0) >= _FITS:
+        lines += [word("screen.or-else", language), *_steps(other, language)]
     return lines
 
 

@@ -49,7 +49,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
 def _as_typed(change: Change, evidence: Evidence) -> Change:
     """The change under the key that a person typed before its old value, where they typed one."""
     name = next((n for n in change.fields if evidence.value(n) == change.old), None)
-    if name is None or evidence.facts[name].origin == "option" or change.instruction is not None or change.old is None:
+    if name is None or change.instruction is not None or change.old is None or evidence.facts[name].origin == "option":
         return change
     key = typed_key(evidence.facts[name])
     return change if key is None else replace(change, key=key)

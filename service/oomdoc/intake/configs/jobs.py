@@ -11,6 +11,7 @@ from typing import Any, Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.configs.extra_settings import PREFIX
 from oomdoc.intake.configs.wordlist import words
+from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical
 from oomkb.frameworks.completion import UNKNOWN
@@ -134,6 +135,8 @@ def _meaning(job: Job) -> Job:
     if zero and job.autocast in ("bf16", "fp16"):
         # DeepSpeed's engine casts the parameters instead of the forward pass.
         job = _set(_set(job, "param_dtype", job.autocast), "autocast", "none")
+    if job.method == "lora" and job.quant is None and isinstance(job.model, str):
+        job = _fill(job, "quant", quant_hint(job.model))  # adapters on a checkpoint that is stored so
     if job.quant in ("nf4", "nf4-double") and job.method == "lora":
         job = _set(job, "method", "qlora")
     if job.method in ("full", "freeze") and job.quant in ("nf4", "nf4-double", "int8"):

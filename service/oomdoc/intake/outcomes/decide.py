@@ -121,6 +121,8 @@ _COMPLAINS_IN_A_QUESTION: Final = 0.3
 """Probability of a complaint below which such a sentence speaks of no failure."""
 _SOLVED: Final = 0.6
 """Probability that all is well now from which nothing failed."""
+_SOLVED_IN_WORDS: Final = 0.3
+"""The same where a sentence says so in so many words."""
 
 
 def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
@@ -138,7 +140,8 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     # Why a running engine holds its share has an answer, and nothing failed.
     why_held = wanted.wanted == "reserved" and wanted.engine is not None
     if outcome is not None and said:
-        if asked.solved >= _SOLVED:
+        over = any(True for line in prose[:_MAX_TRIED] for _ in row_of("solved").matches(line.text[:_MAX_CHARS]))
+        if asked.solved >= (_SOLVED_IN_WORDS if over else _SOLVED):
             return Outcome("healthy", "solved", outcome.span, None, 0.8)
         within = asks_on(outcome.span.text, outcome.span.column - 1)
         # A question of a topic that is known, with no complaint in it, whatever sign ends it.
