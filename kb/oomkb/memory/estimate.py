@@ -17,6 +17,7 @@ PHASES: Final = (
     "engine-init",
     "rollout",
     "weight-sync",
+    "log-probabilities",
     "forward",
     "loss",
     "backward",

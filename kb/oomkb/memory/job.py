@@ -74,6 +74,8 @@ class Job:
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     # Beyond the contract's table: what later stages need to price a run.
     eval_micro_batch: int | None = None
+    log_prob_batch: int | None = None
+    """Sequences of one pass for log-probabilities on one GPU, in reinforcement learning."""
     micro_tokens: int | None = None
     """Tokens of a micro-batch on one GPU, where batches are filled by tokens and not by samples."""
     prompt_len: int | None = None

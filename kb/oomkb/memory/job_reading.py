@@ -36,6 +36,7 @@ _POSITIVE: Final[Mapping[str, int]] = {
     "video_frames": 1 << 20,
     "generations": 1 << 16,
     "eval_micro_batch": _BATCH,
+    "log_prob_batch": _BATCH,
     "micro_tokens": _TOKENS,
     "prompt_len": _TOKENS,
     "completion_len": _TOKENS,

@@ -26,6 +26,7 @@ from oomkb.memory.intervals import (
     width_of,
 )
 from oomkb.memory.job import Job
+from oomkb.memory.log_probs import log_prob_terms
 from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.overhead import fits_probability, meters
 from oomkb.memory.ranks import FSDP1, GATHERED
@@ -199,6 +200,8 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
         phases = with_critic(extra.critic, s, shape, phases, kept, states, tokens, square)
     if s.eval_batch:
         phases["evaluation"] = _phase(merged(kept, evaluation_terms(job, s, shape)))
+    if job.log_prob_batch and job.objective in ("grpo", "ppo"):
+        phases["log-probabilities"] = _phase(merged(kept, log_prob_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
     unit = float(shape.largest_params) / s.tp * s.param_bytes if s.sharding in GATHERED else 0.0
     phases["save"] = _phase({**kept, "gathered weights": unit})

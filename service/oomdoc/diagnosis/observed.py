@@ -8,6 +8,7 @@ at the logits has the size of the logits.
 from __future__ import annotations
 
 import math
+import re
 from typing import Final
 
 from oomdoc.evidence import Evidence, Failure
@@ -72,6 +73,7 @@ def observed_in(evidence: Evidence) -> Observed | None:
             held = failure.reserved_bytes - (failure.reserved_unallocated_bytes or 0)
         if held is not None and held >= _LEAST_BYTES:
             failed = float(held + (failure.requested_bytes or 0))
+        phase = failed_in(failure)
         if phase in ("forward", "loss", "unknown") and _copies_logits(failure):
             phase, logits = "loss", failure.requested_bytes
     peak = step = None
@@ -89,6 +91,15 @@ def observed_in(evidence: Evidence) -> Observed | None:
     stepped = step is not None or peak is not None or bool(failure is not None and (failure.step or 0) > 1)
     room = float(capacity) if capacity else None
     return Observed(failed, float(held) if held else None, peak, step, phase, stepped, worked, room, logits)
+
+
+def failed_in(failure: Failure) -> str:
+    """The phase of an estimate in which it failed: a pass for log-probabilities is one of its own."""
+    passes = any(_LOG_PROBS.search(frame.function) for frame in failure.frames)
+    return "log-probabilities" if passes and failure.phase in ("forward", "loss", "unknown") else failure.phase
+
+
+_LOG_PROBS: Final = re.compile(r"compute_(?:ref_)?log_?probs?\b|make_experience")
 
 
 def _copies_logits(failure: Failure) -> bool:

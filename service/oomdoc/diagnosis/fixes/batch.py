@@ -59,6 +59,15 @@ def eval_micro_batch(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(fields={"eval_micro_batch": size}, effort=0.2)
 
 
+@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+def log_prob_batch(job: Job, context: Context) -> Iterator[Variant]:
+    """Fewer sequences in a pass for log-probabilities: the same figures, a smaller peak where it is the fullest."""
+    size = job.log_prob_batch or 1
+    while size > 1 and is_rl(job):
+        size //= 2
+        yield Variant(fields={"log_prob_batch": size}, effort=0.2)
+
+
 @remedy("changed-training", "training", reduces=_PER_TOKEN)
 def seq_len(job: Job, context: Context) -> Iterator[Variant]:
     """Shorter samples: attention scores shrink with the square.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oomdoc.diagnosis.observed import failed_in
 from oomdoc.evidence import Evidence, Failure
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
@@ -66,7 +67,7 @@ def calibrate(
         if estimate.served is not None and estimate.served.cache_bytes > estimate.served.needed_bytes:
             beside = max(_MIN_CAPTURE_BYTES, _SPARE * (needed - capacity))
             return Calibration(capacity, notes=tuple(notes), beside=beside, short=needed / estimate.process_bytes)
-        relief = _relief(estimate, failure.phase, capacity / needed) if failure is not None else None
+        relief = _relief(estimate, failed_in(failure), capacity / needed) if failure is not None else None
         if relief is not None:
             held = (failure.allocated_bytes or 0) + (failure.requested_bytes or 0) if failure is not None else 0
             return Calibration(capacity, 1.0, tuple(notes), relief, held / estimate.phases[relief[0]].total_bytes)

@@ -42,7 +42,7 @@ _SHORT_CONTEXT: Final = 8192
 _LONGER: Final = 4
 _MIN_SPEED: Final = 0.5
 """Of the speed: what keeps it with the same numbers and the whole context comes before other weights."""
-_ONLY_STATED: Final = ("eval_micro_batch", "packing")
+_ONLY_STATED: Final = ("eval_micro_batch", "log_prob_batch", "packing")
 _SINGLES: Final = 5
 _SHORT_BESIDE: Final = 2
 """Fixes that are not enough alone, beside those that are."""

@@ -22,7 +22,8 @@ _FIELDS: Final = words(
         model params_b objective method quant param_dtype autocast optimizer optimizer_impl micro_batch
         grad_accum seq_len packing grad_ckpt attention fused_ce sharding reshard_after_forward world dp tp
         pp cp sp ep nodes gpus offload gpu capacity_gib max_pixels images video_frames generations
-        eval_micro_batch micro_tokens prompt_len completion_len compile nvme_offload host_gib extra_models
+        eval_micro_batch log_prob_batch micro_tokens prompt_len completion_len compile nvme_offload host_gib
+        extra_models
         """
 )
 _NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.", "loop.")

@@ -16,7 +16,7 @@ from oomkb.frameworks import LAUNCHERS, PLAIN, has
 _NEAR: Final = tuple(
     tuple(line.split())
     for line in """
-        micro_batch grad_accum eval_micro_batch seq_len packing
+        micro_batch grad_accum eval_micro_batch log_prob_batch seq_len packing
         grad_ckpt autocast param_dtype fused_ce attention compile micro_batch
         method lora.r lora.targets lora.alpha lora.dropout quant model
         sharding offload grad_ckpt autocast

@@ -94,7 +94,8 @@ _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum"
 
 
 _OF_TRAINING: Final = words(
-    "micro_batch eval_micro_batch grad_accum grad_ckpt optimizer packing fused_ce method sharding autocast"
+    "micro_batch eval_micro_batch log_prob_batch grad_accum grad_ckpt optimizer packing fused_ce method sharding "
+    "autocast"
 )
 """Fields that nothing but training makes use of."""
 
