@@ -1,8 +1,9 @@
 """The passes for log-probabilities of a reinforcement-learning step: no gradients, sequences of their own micro-batch.
 
-verl 0.9.1 (``workers/actor/dp_actor.py``, ``compute_log_prob``) asks for the entropy as well: ``entropy_from_logits``
-holds the logits, their softmax and one temporary of the log-sum-exp in the type of the logits; in chunks, the logits
-and a chunk's copies in fp32. Others (OpenRLHF 0.11.2 ``models/actor.py``) hold the logits and their fp32 copy.
+Where the entropy is asked for as well (:func:`oomkb.memory.releases.scores_with_entropy`; ``workers/actor/dp_actor.py``,
+``compute_log_prob``, 0.9.1), its ``entropy_from_logits`` holds the logits, their softmax and one temporary of the
+log-sum-exp in the type of the logits; in chunks, the logits and a chunk's copies in fp32. Others hold the logits and
+their fp32 copy.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 from typing import Final
 
 from oomkb.memory.job import Job
+from oomkb.memory.releases import scores_with_entropy
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
 _CHUNK: Final = 2048
-"""Tokens of a chunk of verl's chunked entropy."""
+"""Tokens of a chunk of the chunked entropy."""
 _WIDE: Final = 4.0
 _ENTROPY_COPIES: Final = 3
 """Logits, softmax, and the temporary of the log-sum-exp."""
@@ -40,7 +42,7 @@ def _bytes_of_a_word(job: Job, s: Setting, tokens: float) -> float:
     c = float(s.compute_bytes)
     if s.fused_ce:
         return c * min(1.0, _CHUNK / max(tokens, 1.0))
-    if not (job.framework or "").startswith("verl"):
+    if not scores_with_entropy(job):
         return c + _WIDE
     if job.extra.get("entropy_from_logits_with_chunking"):
         return c + _CHUNK_COPIES * _WIDE * min(1.0, _CHUNK / max(tokens, 1.0))

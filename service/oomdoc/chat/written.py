@@ -17,7 +17,7 @@ _CIRCUMSTANCES: Final = frozenset(
 )
 """What no line of a configuration says, or what follows from others."""
 _OF_LAUNCHES: Final = frozenset({"gpus", "tp"})
-_UNSAID: Final = (None, "none", [], "sft", "pretrain", "inference")
+_UNSAID: Final[tuple[Any, ...]] = (None, "none", [], "sft", "pretrain", "inference")
 """Values that go without saying."""
 _SETTING: Final = re.compile(
     r"(?:(?:set|use|then|now|ok|把|改成)\s)?(?P<key>[\w.-]{2,60})\s?[:=]\s?(?P<value>\S[^\n]{0,80}?)"

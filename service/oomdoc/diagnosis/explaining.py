@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import asked_of
-from oomdoc.intake.topics import NEAR, SHOWN, topics_in, topics_of
+from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -121,13 +120,10 @@ def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tup
     """
     if evidence is None:
         return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
-    asked = topics_in("\n".join(_QUESTION.findall(evidence.prose)))
+    asked = topics_asked(evidence)
     most = max(1, _questions(evidence) - 1)
     sure = (topic for topic in found if topic.probability >= _SURE and asked.get(topic.topic.id, 0.0) >= SHOWN)
     return tuple(sure)[:most]
-
-
-_QUESTION: Final = re.compile(r"[^.!?。！？\n]{4,400}[?？]")
 
 
 def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:

@@ -8,10 +8,10 @@ at the logits has the size of the logits.
 from __future__ import annotations
 
 import math
-import re
 from typing import Final
 
 from oomdoc.evidence import Evidence, Failure
+from oomdoc.intake.phase import scores_rollouts
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import PHASES, Estimate
 from oomkb.memory.job import Job
@@ -95,11 +95,8 @@ def observed_in(evidence: Evidence) -> Observed | None:
 
 def failed_in(failure: Failure) -> str:
     """The phase of an estimate in which it failed: a pass for log-probabilities is one of its own."""
-    passes = any(_LOG_PROBS.search(frame.function) for frame in failure.frames)
-    return "log-probabilities" if passes and failure.phase in ("forward", "loss", "unknown") else failure.phase
-
-
-_LOG_PROBS: Final = re.compile(r"compute_(?:ref_)?log_?probs?\b|make_experience")
+    passes = failure.phase in ("forward", "loss", "unknown") and scores_rollouts(failure.frames)
+    return "log-probabilities" if passes else failure.phase
 
 
 def _copies_logits(failure: Failure) -> bool:

@@ -211,33 +211,24 @@ def _scalar(text: str) -> Any:
     return int(text) if text.isdecimal() and len(text) < 12 else text
 
 
+_SIXTEEN_BITS: Final = ("bf16", "fp16")
+
+
 def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
     """Sixteen bits named in a question about full training mean mixed precision, unless it says "pure"; about adapters
     they are the frozen base's.
     """
-    dtype = evidence.facts.get("dtype")
-    if (
-        job.method in ("lora", "qlora")
-        and job.param_dtype is None
-        and job.autocast in ("bf16", "fp16")
-        and dtype is not None
-        and dtype.origin == "prose"
-    ):
-        return job.with_fields({"param_dtype": job.autocast})
-    if asked.pure and job.method == "full" and job.objective != "inference" and job.param_dtype is None:
-        return job.with_fields({"param_dtype": job.autocast if job.autocast in ("bf16", "fp16") else "bf16"})
-    half_precision = (
-        job.param_dtype in ("bf16", "fp16") and "param_dtype" not in evidence.facts and not evidence.documents
-    )
-    if (
-        not half_precision
-        or asked.pure
-        or job.method != "full"
-        or job.objective == "inference"
-        or job.framework is not None
-    ):
+    dtype, held = evidence.facts.get("dtype"), job.param_dtype
+    if job.objective == "inference" or job.method not in ("full", "lora", "qlora"):
         return job
-    return job.with_fields({"autocast": job.param_dtype, "param_dtype": None})
+    if job.method != "full":
+        based = dtype is not None and dtype.origin == "prose" and held is None and job.autocast in _SIXTEEN_BITS
+        return job.with_fields({"param_dtype": job.autocast}) if based else job
+    if asked.pure:
+        named = job.autocast if job.autocast in _SIXTEEN_BITS else "bf16"
+        return job.with_fields({"param_dtype": named}) if held is None else job
+    stated = "param_dtype" in evidence.facts or evidence.documents or job.framework is not None
+    return job if stated or held not in _SIXTEEN_BITS else job.with_fields({"autocast": held, "param_dtype": None})
 
 
 def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:

@@ -36,6 +36,14 @@ def phase_table(section: str) -> tuple[tuple[str, Expression], ...]:
     return tuple((phase, Expression("|".join(parts), _I)) for phase, parts in _sections()[section].items())
 
 
+def scores_rollouts(frames: Sequence[Frame]) -> bool:
+    """Whether a traceback goes through a pass for log-probabilities, which keeps nothing for gradients."""
+    return any(_SCORES.search(frame.function) for frame in frames)
+
+
+_SCORES: Final = re.compile(r"compute_(?:ref_)?log_?probs?\b|make_experience")
+
+
 def all_sections() -> None:
     """Make every expression of the table."""
     for section in _sections():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -306,3 +307,11 @@ def topics_of(evidence: Evidence) -> Mapping[str, float]:
     """
     failed = evidence.outcome is not None and evidence.outcome.kind not in ("question", "healthy")
     return {} if failed and _QUESTION_MARKS.isdisjoint(evidence.prose) else topics_in(evidence.prose)
+
+
+def topics_asked(evidence: Evidence) -> Mapping[str, float]:
+    """The topics that the questions alone are about, without what is said around them."""
+    return topics_in("\n".join(_QUESTION.findall(evidence.prose)))
+
+
+_QUESTION: Final = re.compile(r"[^.!?。！？\n]{4,400}[?？]")
