@@ -1,9 +1,9 @@
 """The passes for log-probabilities of a reinforcement-learning step: no gradients, sequences of their own micro-batch.
 
-Where the entropy is asked for as well (:func:`oomkb.memory.releases.scores_with_entropy`; ``workers/actor/dp_actor.py``,
-``compute_log_prob``, 0.9.1), its ``entropy_from_logits`` holds the logits, their softmax and one temporary of the
-log-sum-exp in the type of the logits; in chunks, the logits and a chunk's copies in fp32. Others hold the logits and
-their fp32 copy.
+Where the entropy is asked for as well (:func:`oomkb.memory.releases.scores_with_entropy`), verl's
+``entropy_from_logits`` (``workers/actor/dp_actor.py``, ``compute_log_prob``, 0.9.1) holds the logits, their softmax and
+one temporary of the log-sum-exp in the type of the logits; in chunks, the logits and a chunk's copies in fp32. Others
+hold the logits and their fp32 copy.
 """
 
 from __future__ import annotations

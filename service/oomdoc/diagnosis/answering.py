@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from oomdoc.diagnosis.accounting import held_for
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, asks_for_requests, comparison
 from oomdoc.diagnosis.forms import FITS, compared, host_is_short, needed_of, needs_by_count
@@ -120,7 +121,7 @@ _LEADS: Final[Mapping[str, tuple[str, ...]]] = {
     "requests": ("answer.room", "answer.compared-requests"),
     "host": ("answer.host",),
     "share": ("answer.share",),
-    "reserved": ("answer.parts",),
+    "reserved": ("answer.states", "answer.parts"),
 }
 """What stands first where it is asked for: keys by how they begin."""
 
@@ -134,7 +135,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     assumed = list(assumed_of(about.job))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
-    out += _flips(about)
+    out += [*held_for(about), *_flips(about)]
     leads = _LEADS.get(about.wanted, ())
     first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
     return (*first, *(m for m in out if m not in first))
