@@ -41,7 +41,8 @@ _TERMS: Final = {
 }
 _DEGREE: Final = re.compile(r"(?i)\b[tpc]p\b|parallel|并行")
 _COUNT: Final = re.compile(r"(?i)gpus?\b|\bcards?\b|\bnodes?\b|[张卡台]|节点")
-_SURE: Final = 0.5
+_SURE: Final = 0.7
+"""Probability of a cause below which a turn that states next to nothing is answered with questions."""
 _FIGURE: Final = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,2}(?![\d.])")
 _SENTENCE: Final = re.compile(r"\n|(?<=\.)\s|(?<=。)")
 _ALWAYS_NAMED: Final = frozenset({"gpu", "gpus", "model", "method", "objective", "nodes"})
