@@ -20,7 +20,7 @@ from oomkb.memory.job_reading import value_schema
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PARTS: Final = ("lora", "rollout", "serving", "loop")
-_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "additionalProperties")
+_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "additionalProperties", "maxItems")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,22 @@ def _described(name: str, field: JobField, *, short: bool) -> dict[str, Any]:
 
 
 def _value(name: str, *, short: bool) -> dict[str, Any]:
-    schema = value_schema(name)
-    # Words are strings: of a list of them the type says nothing more.
-    dropped = {*_BOUNDS, *(["type"] if "enum" in schema else [])} if short else set()
-    return {k: v for k, v in schema.items() if k not in dropped}
+    schema = dict(value_schema(name))
+    return _without_bounds(schema) if short else schema
+
+
+def _without_bounds(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Words are strings: of a list of them the type says nothing more."""
+    dropped = {*_BOUNDS, *(["type"] if "enum" in schema else [])}
+    return {k: _below(v) for k, v in schema.items() if k not in dropped}
+
+
+def _below(value: Any) -> Any:
+    """The same of the schemas in a schema, and of the names that are fields."""
+    if isinstance(value, Mapping):
+        nested = all(isinstance(one, Mapping) for one in value.values())  # fields by name
+        return {k: _without_bounds(v) for k, v in value.items()} if nested else _without_bounds(value)
+    return [_below(one) for one in value] if isinstance(value, list) else value
 
 
 def _words(name: str, field: JobField, *, short: bool) -> dict[str, Any]:

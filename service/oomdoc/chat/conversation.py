@@ -250,6 +250,8 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     diagnosis = diagnose(evidence)
     if diagnosis.asked is not None:
         job = job.with_fields({n: v for n, v in _asked_for(diagnosis.job) if job.get(n) is None})
+        if "sharding" in diagnosis.job.assumed and job.sharding is None:
+            job = job.assuming({"sharding": diagnosis.job.assumed["sharding"]})
     if evidence.documents or diagnosis.job.planned:
         job = job.with_fields({"planned": diagnosis.job.planned})
     report = Report(replace(diagnosis, job=job), session.language)
@@ -259,7 +261,14 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     return session.then(job, changed).describing(text, reply.answer, configures=bool(evidence.documents)), reply
 
 
-_ASKED_FOR: Final = ("seq_len", "serving.max_model_len", "serving.concurrency", "completion_len", "capacity_gib")
+_ASKED_FOR: Final = (
+    "param_dtype",
+    "seq_len",
+    "serving.max_model_len",
+    "serving.concurrency",
+    "completion_len",
+    "capacity_gib",
+)
 
 
 def _asked_for(job: Job) -> Iterator[tuple[str, Any]]:

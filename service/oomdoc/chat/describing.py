@@ -23,7 +23,7 @@ _MIN_FACTS: Final = 2
 _PASTED: Final = re.compile(
     r"(?m)^\s{0,8}[\w.-]{2,60}\s?[:=]\s?\S|Traceback|[Ee]rror:|(?:^|\s)--[\w-]{3,40}|out of memory|^\s{0,8}[{}]\s*$"
 )
-_ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",)}
+_ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",), "autocast": ("param_dtype",)}
 """Fields that intake reads from the same words."""
 _NOT_EVIDENCE: Final = frozenset({"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "world"})
 """Parts of a job that no option states."""

@@ -157,7 +157,8 @@ def difference(old: Job, new: Job) -> dict[str, Any]:
     """The (dotted) job fields that a turn altered; ``None`` for one that is gone."""
     before, after = flat(old), flat(new)
     names = sorted(set(before) | set(after))
-    changed = {n: after.get(n) for n in names if before.get(n) != after.get(n) and n.partition(".")[0] not in _QUIET}
+    quiet = _QUIET | new.assumed.keys()
+    changed = {n: after.get(n) for n in names if before.get(n) != after.get(n) and n.partition(".")[0] not in quiet}
     if set(changed) <= DERIVED:
         return {}
     return {n: v for n, v in changed.items() if n != "dp"}

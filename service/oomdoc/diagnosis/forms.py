@@ -9,6 +9,7 @@ from oomdoc.intake.alternatives import Alternative
 from oomdoc.intake.asked import Asked
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
+from oomkb.frameworks import supports
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
@@ -64,13 +65,25 @@ def needs_by_count(job: Job, counts: Sequence[int]) -> dict[int, float]:
 
 
 def sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
-    """Copies on every card where they fit, else states split over the cards."""
+    """Copies on every card where they fit, else states split over the cards, in the ways that the framework has; one
+    that has no setting for it splits them as it always does.
+    """
     if (form.get("gpus") or job.gpus or job.world or 1) < 2:
         return [form]
     method = form.get("method") or job.method or "full"
-    if method == "qlora":  # DeepSpeed leaves 4-bit weights whole on every card
-        return [{**form, "sharding": name} for name in ("ddp", "fsdp")]
-    return [{**form, "sharding": name} for name in (("zero3",) if method == "full" else ("ddp", "zero3"))]
+    # DeepSpeed leaves 4-bit weights whole on every card.
+    ways = [name for name in (_SPLIT_FOUR_BITS if method == "qlora" else _SPLIT) if _offers(job, name)][:1]
+    whole = ["ddp"] if method != "full" and _offers(job, "ddp") else []
+    return [{**form, "sharding": name} for name in (*whole, *ways)] if ways else [form]
+
+
+_SPLIT: Final = ("zero3", "distributed-optimizer", "fsdp2", "fsdp")
+_SPLIT_FOUR_BITS: Final = ("fsdp", "fsdp2")
+"""Ways to split states over cards, the usual first."""
+
+
+def _offers(job: Job, sharding: str) -> bool:
+    return supports(job.framework, "sharding", sharding, versions=job.versions)
 
 
 def needed_of(estimate: Estimate) -> float:

@@ -20,6 +20,8 @@ _NAMED: Final = _RE.group("named")
 _SIEVE: Final = Sieve(((sure, _NAMED[name]), (name, sure, _NAMED[name])) for name, sure in _RE.group("sure").items())
 _BASES: Final = {"transformers": 0.3, "deepspeed": 0.3, "trl": 0.8, "vllm": 0.9}
 """Libraries that others are built on: their frames show in everybody's tracebacks."""
+_ALONE, _AMONG_OTHERS = 0.8, 0.9
+"""Score from which a name is the framework's, where nothing else is named and where something is."""
 
 
 def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
@@ -40,7 +42,7 @@ def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
     if not score:
         return None
     name, best = max(score.items(), key=lambda item: item[1])
-    return name if best >= 0.9 else None
+    return name if best >= (_ALONE if len(score) == 1 else _AMONG_OTHERS) else None
 
 
 def check_text(text: str, name: str) -> None:

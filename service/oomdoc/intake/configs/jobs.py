@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.configs.extra_settings import PREFIX
+from oomdoc.intake.configs.registry import table
+from oomdoc.intake.configs.table import Group, Key, norm
 from oomdoc.intake.configs.wordlist import words
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
@@ -126,8 +129,18 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
     dtype = stated("dtype")
     if dtype in ("bf16", "fp16", "fp32") and job.param_dtype is None and job.autocast is None:
         zero = (job.sharding or "").startswith("zero")
-        job = _set(job, "param_dtype" if zero or serving or dtype == "fp32" or framework is None else "autocast", dtype)
+        held = zero or serving or dtype == "fp32" or framework is None or _holds_in_compute_dtype(framework)
+        job = _set(job, "param_dtype" if held else "autocast", dtype)
     return job
+
+
+@cache
+def _holds_in_compute_dtype(framework: str) -> bool:
+    """Whether the framework's own switch for 16 bits is about the parameters (Megatron's ``--bf16``)."""
+    own = table(framework)
+    rows: list[Key | Group] = [*own.all_keys(), *own.all_groups()] if own is not None else []
+    first = next((row for row in rows if "bf16" in map(norm, row.names)), None)
+    return first is not None and "param_dtype" in ((first.field,) if isinstance(first, Key) else first.fields)
 
 
 def _meaning(job: Job) -> Job:
