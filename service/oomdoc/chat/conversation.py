@@ -250,6 +250,9 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     diagnosis = diagnose(evidence)
     if diagnosis.asked is not None:
         job = job.with_fields({n: v for n, v in _asked_for(diagnosis.job) if job.get(n) is None})
+        if not evidence.documents and diagnosis.job.method == job.method:
+            names = (*_PRECISION, *(_LENGTHS if diagnosis.job.completion_len else ()))
+            job = job.with_fields({name: diagnosis.job.get(name) for name in names})
         if "sharding" in diagnosis.job.assumed and job.sharding is None:
             job = job.assuming({"sharding": diagnosis.job.assumed["sharding"]})
     if evidence.documents or diagnosis.job.planned:
@@ -261,6 +264,8 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     return session.then(job, changed).describing(text, reply.answer, configures=bool(evidence.documents)), reply
 
 
+_PRECISION: Final = ("param_dtype", "autocast")
+_LENGTHS: Final = ("seq_len", "prompt_len", "completion_len")
 _ASKED_FOR: Final = (
     "param_dtype",
     "seq_len",

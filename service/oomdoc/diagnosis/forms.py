@@ -9,7 +9,7 @@ from oomdoc.intake.alternatives import Alternative
 from oomdoc.intake.asked import Asked
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import supports
+from oomkb.frameworks import ENGINES, supports
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
@@ -83,7 +83,8 @@ _SPLIT_FOUR_BITS: Final = ("fsdp", "fsdp2")
 
 
 def _offers(job: Job, sharding: str) -> bool:
-    return supports(job.framework, "sharding", sharding, versions=job.versions)
+    trainer = None if job.framework in ENGINES else job.framework
+    return supports(trainer, "sharding", sharding, versions=job.versions)
 
 
 def needed_of(estimate: Estimate) -> float:

@@ -101,7 +101,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     asked = asked_of(evidence)
     careful = careful_job(evidence, job)
     job = _split_as_stated(_spelled_out(job, evidence))
-    job = _purposed(_mixed(job, evidence, asked), asked, written=bool(evidence.documents))
+    job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
     return Choice(_chosen(_first_side(_uncounted(job, asked), asked), asked), asked, careful)
@@ -212,6 +212,7 @@ def _scalar(text: str) -> Any:
 
 
 _SIXTEEN_BITS: Final = ("bf16", "fp16")
+_ONLINE: Final = ("grpo", "ppo")
 
 
 def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
@@ -249,12 +250,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
         counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
-    online = ("grpo", "ppo")
-    compared = {side.fields.get("objective") for side in asked.alternatives}
-    if (job.objective in online or not compared.isdisjoint(online)) and job.completion_len is None:
-        answer, both = asked.completion, asked.request_length
-        prompt = both - answer if both and answer and both > answer else None
-        job = job.with_fields({"completion_len": answer, "prompt_len": job.prompt_len or prompt}) if answer else job
+    job = _with_answers(job, asked, written=written)
     job = _of_length(_named(job, asked), asked)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job
@@ -272,7 +268,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         job = job.assuming({"method": Assumption("full", "the question says so")})
         if asked.scratch and job.objective is None:
             job = job.assuming({"objective": Assumption("pretrain", "the question says so")})
-    if job.objective in ("grpo", "ppo") and job.rollout is None and asked.engine in ("vllm", "sglang"):
+    if job.objective in _ONLINE and job.rollout is None and asked.engine in ("vllm", "sglang"):
         beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": _ENGINE_SHARE}
         job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
     rollout = job.rollout
@@ -284,6 +280,18 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         quant = _blocks(quant) if job.framework in _LOCAL else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
     return job
+
+
+def _with_answers(job: Job, asked: Asked, *, written: bool) -> Job:
+    """With the lengths of prompts and answers, where rollouts are made."""
+    compared = {side.fields.get("objective") for side in asked.alternatives}
+    if (job.objective in _ONLINE or not compared.isdisjoint(_ONLINE)) and job.completion_len is None:
+        answer, both = asked.completion, asked.request_length
+        prompt = both - answer if both and answer and both > answer else None
+        job = job.with_fields({"completion_len": answer, "prompt_len": job.prompt_len or prompt}) if answer else job
+    whole = (job.prompt_len or 0) + (job.completion_len or 0)
+    alone = job.objective in _ONLINE and job.completion_len and not written and (job.seq_len or 0) <= whole
+    return job.with_fields({"seq_len": None}) if alone else job  # the answer's length alone is no sample's
 
 
 def runs_on(engine: str | None, job: Job) -> bool:
