@@ -16,14 +16,9 @@ from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.planned import (
-    SPLIT,
     careful_job,
     is_planned,
-    locally_served,
     planned_run,
-    ranks_that_speak,
-    split_by_layers,
-    usual_precision,
     wants_figure,
 )
 from oomdoc.diagnosis.proven_causes import proven_causes
@@ -31,6 +26,13 @@ from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
+from oomdoc.diagnosis.run_completion import (
+    SPLIT,
+    locally_served,
+    ranks_that_speak,
+    split_by_layers,
+    usual_precision,
+)
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of

@@ -15,7 +15,7 @@ from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import LAUNCHERS, described, min_compute
+from oomkb.frameworks import LAUNCHERS, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
@@ -31,16 +31,13 @@ _SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _TRAINED: Final = frozenset({*_TRAINED_ONLY, "lora.r", "sharding", "packing", "fused_ce", "offload", "generations"})
 _COUNTED: Final = "the fewest that hold it"
-SPLIT: Final = "device_map spreads the layers over the cards"
-_RANKS: Final = "as many processes as the highest rank in the log needs"
-_SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 _PER_MACHINE: Final = 8
 _GROUP: Final = 8
 """Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
 _SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
-_LOCAL: Final = ("ollama", "llama.cpp")
+LOCAL_ENGINES: Final = ("ollama", "llama.cpp")
 _SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
 
@@ -130,67 +127,9 @@ def _uncounted(job: Job, asked: Asked) -> Job:
     return job.with_fields({"gpus": None, "world": None}) if asked.wanted == "cards" and alone else job
 
 
-def locally_served(evidence: Evidence, job: Job) -> Job:
-    """A run of llama.cpp or Ollama that failed: one process, weights in 4 bits unless something else is said."""
-    own_ollama = any(s.name.startswith("ollama-") for s in evidence.signals)
-    if job.framework in _LOCAL:
-        name = "ollama" if own_ollama else job.framework
-        return job.with_fields({"framework": name, "offload": None})  # its layers on the card are called offloaded
-    if job.framework is not None or job.objective not in (None, "inference"):
-        return job
-    asked = asked_of(evidence, failed=True)
-    printed = any("ggml" in s.name or "ggml_" in s.span.text or "llama_" in s.span.text for s in evidence.signals)
-    own = "ollama" if own_ollama else "llama.cpp" if printed else None
-    engine = asked.engine if asked.engine in _LOCAL else own
-    if engine is None or (asked.trains and not printed):
-        return job
-    # Its log counts the layers that it puts on the card as offloaded: nothing of the weights goes to the host for it.
-    job = job.with_fields({"offload": None})
-    stated: dict[str, Any] = {"framework": engine, "objective": "inference"}
-    stated |= {"quant": _blocks(asked.quant)} if asked.quant else {}
-    length = job.seq_len or asked.length or evidence.value("max_model_len")
-    if length and job.get("serving.max_model_len") is None:
-        stated["serving.max_model_len"] = length
-    return job.assuming({n: Assumption(v, "the engine that is named") for n, v in stated.items()})
-
-
-def _blocks(quant: str) -> str:
+def blocks_of(quant: str) -> str:
     """Four bits in the words of these engines, which know neither bitsandbytes nor AWQ."""
     return "q4_k_m" if quant in ("nf4", "awq-int4", "gptq-int4") else "q8_0" if quant == "int8" else quant
-
-
-def split_by_layers(evidence: Evidence, job: Job) -> Job:
-    """A model that ``device_map`` spreads over the cards: one process, every card some of the layers.
-
-    accelerate ``utils/modeling.py``: ``infer_auto_device_map``; transformers ``Trainer.is_model_parallel``.
-    """
-    settings = (s for d in evidence.documents for s in d.settings if s.key.rpartition(".")[2] == "device_map")
-    spread = any(str(s.value).lower() in _SPREAD for s in settings)
-    count = job.gpus or 1
-    alone = job.world in (None, 1) and job.sharding is None and job.tp is None and job.pp is None
-    served = job.objective == "inference" and job.framework not in (None, "transformers")
-    if not spread or not alone or count < 2 or (job.nodes or 1) > 1 or served:
-        return job
-    split = {"pp": count, "world": count, "dp": 1}
-    return job.with_fields({"world": None}).assuming({n: Assumption(v, SPLIT) for n, v in split.items()})
-
-
-_LAYOUT: Final = ("world", "gpus", "nodes", "dp", "tp", "pp", "cp", "ep")
-
-
-def ranks_that_speak(evidence: Evidence, job: Job) -> Job:
-    """As many processes as the highest rank in the log needs, in the sizes of a machine, where nobody counts them."""
-    seen = evidence.facts.get("world")
-    if seen is None or seen.stated or seen.value < 2 or job.objective == "inference":
-        return job
-    if any(job.get(name) is not None for name in _LAYOUT):
-        return job
-    return job.assuming({"world": Assumption(seen.value, _RANKS)})
-
-
-def usual_precision(evidence: Evidence, job: Job) -> Job:
-    """Mixed precision where the configuration of a failed run is out of sight: nearly all set it, and few say so."""
-    return job if evidence.documents else described(job)
 
 
 def _spelled_out(job: Job, evidence: Evidence) -> Job:
@@ -239,7 +178,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         request, however many are to come.
     """
     many = asked.concurrency is not None and job.get("serving.concurrency") is None
-    slots = job.framework in _LOCAL or asked.engine in _LOCAL  # these hold a cache for each at once
+    slots = job.framework in LOCAL_ENGINES or asked.engine in LOCAL_ENGINES  # these hold a cache for each at once
     many = many and (slots or not (written and job.get("serving.max_model_len") is not None))
     told = any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     tells = told or asked.scratch or (job.sharding or asked.settings.get("sharding")) is not None
@@ -277,7 +216,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         job = job.assuming({"rollout.tensor_parallel": Assumption(_engine_split(job), why)})
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
-        quant = _blocks(quant) if job.framework in _LOCAL else quant
+        quant = blocks_of(quant) if job.framework in LOCAL_ENGINES else quant
         job = job.assuming({"quant": Assumption(quant, "the question says so")})
     return job
 

@@ -12,7 +12,6 @@ from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.fixes._remedy import Variant
 from oomdoc.diagnosis.host import host_need
-from oomdoc.diagnosis.planned import SPLIT
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.effort import CLASSES, strongest
@@ -24,6 +23,7 @@ from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache, comput
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.planning.result import Planning
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
+from oomdoc.diagnosis.run_completion import SPLIT
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
