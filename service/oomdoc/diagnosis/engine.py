@@ -18,6 +18,7 @@ from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.planned import (
     careful_job,
     is_planned,
+    locally_served,
     planned_run,
     wants_figure,
 )
@@ -28,7 +29,6 @@ from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, susp
 from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
 from oomdoc.diagnosis.run_completion import (
     SPLIT,
-    locally_served,
     ranks_that_speak,
     split_by_layers,
     usual_precision,
