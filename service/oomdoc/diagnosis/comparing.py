@@ -86,6 +86,8 @@ def _largest_of_sides(about: Plain) -> Iterator[Message]:
     from oomdoc.diagnosis.planning import largest_of
 
     names = ("micro_batch",) if about.wanted == "batch" else ("seq_len", "serving.max_model_len")
+    if any(name in side.fields for side in about.sides for name in names):
+        return  # the sides are themselves sizes of that kind
     found = []
     for side in about.sides:
         try:

@@ -72,7 +72,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     view, stated, look, warnings, inference = _worked_out(evidence)
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
-        return _without_failure(view, stated, look, warnings, plans=plans, questions=questions)
+        return _without_failure(view, stated, look, warnings, inference, plans=plans, questions=questions)
     verdict, evidence, causes = agreed(evidence, proven_causes(view, rank(features_of(view))))
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
@@ -108,7 +108,14 @@ def _split(job: Job) -> tuple[Inferred, ...]:
 
 
 def _without_failure(
-    view: View, stated: Job, look: Look | None, warnings: Sequence[Message], *, plans: bool, questions: bool
+    view: View,
+    stated: Job,
+    look: Look | None,
+    warnings: Sequence[Message],
+    inference: Inference | None,
+    *,
+    plans: bool,
+    questions: bool,
 ) -> Diagnosis:
     """The answer to a question, a plan or a log of work that went on: no causes; what would fit where it does not."""
     planned = is_planned(view.evidence)
@@ -123,6 +130,8 @@ def _without_failure(
         job=stated,
         estimate=view.estimate,
         outlook=outlook,
+        inferred=inference.inferred if inference is not None else (),
+        conflicts=inference.conflicts if inference is not None else (),
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
         grid=grid_for(choice, view) if choice is not None and wants_figure(view.evidence) and not explained else None,
@@ -153,17 +162,19 @@ def _worked_out(
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     inference: Inference | None = None
+    running = False
     careful = is_planned(evidence) and careful_job(evidence, job)
     if is_planned(evidence):
         job = planned_run(evidence, job).job
-        if careful and job.framework is not None:
+        running = next(evidence.find("in-use"), None) is not None
+        if careful and (job.framework is not None or running):
             job = job.with_fields({"planned": True})
     else:
         for completed in (locally_served, split_by_layers, ranks_that_speak, usual_precision):
             job = completed(evidence, job)
     makes_pictures = is_planned(evidence) and asked_of(evidence).diffusion
     priced = _priced(job, warnings, careful=careful) if not makes_pictures else None
-    if priced is not None and not is_planned(evidence):
+    if priced is not None and (running or not is_planned(evidence)):
         inference = infer(evidence, job, priced)
         job, priced = inference.job, inference.priced
     cases = _cases(warnings)

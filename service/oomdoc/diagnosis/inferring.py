@@ -148,7 +148,7 @@ def _likelihood(job: Job, fields: Mapping[str, Any], priced: Priced, seen: Obser
     total = likelihood(priced.estimate, priced.job, priced.shape.dims.vocab, seen)
     shown = _compared(priced.estimate, seen) if seen.figure_bytes else None
     for name, value, held in seen.worked:
-        found = _price(job, {**fields, name: value})
+        found = _price(job, {**fields, name: value} if name else fields)
         if found is not None:
             total += went_well(found.estimate, held)
             shown = shown or (found.estimate.process_bytes if held else found.estimate.needed_bytes)
@@ -293,6 +293,8 @@ def _shown(seen: Observed) -> Message:
     if seen.figure_bytes or not seen.worked:
         return say("inferred.seen", seen_bytes=seen.figure_bytes or 0.0)
     field, value, held = seen.worked[0]
+    if not field:
+        return say("inferred.in-use", seen_bytes=held or 0.0)
     name = say(f"inferred.field-{field.replace('_', '-')}")
     if held:
         return say("inferred.worked-holding", field=name, value=f"{value:,}", seen_bytes=held)

@@ -51,7 +51,7 @@ class Observed:
     phase: str = "unknown"
     stepped: bool = False
     worked: tuple[tuple[str, int, float | None], ...] = ()
-    """Sizes at which the run went well: a job field, its value, and what the process was seen to hold then."""
+    """Sizes at which the run went well: a job field (none: as it is), its value, and what the process held then."""
     capacity_bytes: float | None = None
     logits_bytes: float | None = None
     """A request for a copy of the logits in fp32."""
@@ -86,6 +86,9 @@ def observed_in(evidence: Evidence) -> Observed | None:
     worked = tuple(
         (str(s.data["field"]), int(s.data["value"]), s.data.get("shown_bytes")) for s in evidence.find("worked-at")
     )
+    running = next((float(s.data["shown_bytes"]) for s in evidence.find("in-use")), None)
+    if running is not None and not worked:
+        worked = (("", 0, running),)
     if failed is None and peak is None and step is None and logits is None and not worked:
         return None
     stepped = step is not None or peak is not None or bool(failure is not None and (failure.step or 0) > 1)
@@ -139,12 +142,13 @@ def likelihood(estimate: Estimate, job: Job, vocabulary: int, seen: Observed) ->
 
 def went_well(estimate: Estimate, shown_bytes: float | None = None) -> float:
     """Log-likelihood that a run went well on its card, and was seen to hold this much."""
+    total = 0.0
     if shown_bytes:
-        return -0.5 * (math.log(max(estimate.process_bytes, 1.0) / shown_bytes) / _PEAK_SIGMA) ** 2
-    if not estimate.capacity_bytes or not estimate.needed_bytes:
-        return 0.0
-    over = math.log(estimate.needed_bytes / estimate.capacity_bytes)
-    return -0.5 * (max(0.0, over) / _SHORT_SIGMA) ** 2
+        total -= 0.5 * (math.log(max(estimate.process_bytes, 1.0) / shown_bytes) / _PEAK_SIGMA) ** 2
+    if estimate.capacity_bytes and estimate.needed_bytes:
+        over = math.log(estimate.needed_bytes / estimate.capacity_bytes)
+        total -= 0.5 * (max(0.0, over) / _SHORT_SIGMA) ** 2
+    return total
 
 
 def until_failure(estimate: Estimate, phase: str) -> float:

@@ -25,7 +25,7 @@ from oomdoc.intake.plain_text import plain
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
-from oomdoc.intake.run_figures import contrasts, managers, printed_memory, run_facts
+from oomdoc.intake.run_figures import contrasts, in_use, managers, printed_memory, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
@@ -98,6 +98,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     signals += growth_signals(signals, lines, said, words)
     compared = list(contrasts(said, words))
     signals += [*printed_memory(lines, words), *managers(lines, words), *(signal for signal, _ in compared)]
+    signals += in_use(said, words) if not failures else ()
     signals += [signal for reading in configs for signal in reading.signals]
 
     facts = _option_facts(options or {})

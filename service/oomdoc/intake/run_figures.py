@@ -30,6 +30,7 @@ _SIZE: Final = _RE["size"]
 _MANAGER: Final = _RE.sieved("manager")
 _PRINTED: Final = _RE.sieved("printed")
 _SIZED: Final = _RE.sieved("sized")
+_IN_USE: Final = _RE.sieved("in_use")
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
@@ -204,6 +205,15 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
         return None
     fails_at = sizes.get(False)
     return field, at, sizes[True], fails_at if fails_at != sizes[True] else None, shown
+
+
+def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
+    """``in-use``: what a person sees a running job hold on a card; nothing where several figures are told."""
+    found = [(line, hit) for line in candidates(_IN_USE, lines, words) for hit in _IN_USE.finditer(line.raw)]
+    if len(found) == 1:
+        line, hit = found[0]
+        shown = {"shown_bytes": round(float(hit["n"] or hit["zh"]) * _GIB)}
+        yield Signal("in-use", line.span(hit.start() + 1), MappingProxyType(shown))
 
 
 _MAX_CONTRASTS: Final = 4
