@@ -15,6 +15,8 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
+BASE: Final = "the frozen base is held so"
+"""Why the parameters of adapters' training are held in 16 bits: what is trained whole is not."""
 FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
 HOST_USABLE: Final = 0.9
@@ -47,6 +49,9 @@ def price_form(job: Job, form: dict[str, Any], *, careful: bool = True) -> Price
     """
     nodes = max(1, (form.get("gpus") or 1) // 8)
     spread = {**form, "gpus": 8, "nodes": nodes} if nodes > 1 else form
+    based = job.assumed.get("param_dtype")
+    if form.get("method") == "full" and based is not None and based.why == BASE:
+        spread = {"param_dtype": None, **spread}
     try:
         return price(job.with_fields(spread), careful=careful)
     except OomdocError:

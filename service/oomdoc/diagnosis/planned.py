@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import first_that_fits, sharded, side_fields, sides_of
+from oomdoc.diagnosis.forms import BASE, first_that_fits, sharded, side_fields, sides_of
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
@@ -101,7 +101,8 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
-    return Choice(_chosen(_first_side(_uncounted(job, asked), asked), asked), asked, careful)
+    chosen = _chosen(_first_side(_uncounted(job, asked), asked), asked)
+    return Choice(_mixed(chosen, evidence, asked), asked, careful)
 
 
 def _split_as_stated(job: Job) -> Job:
@@ -183,11 +184,11 @@ def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
     they are the frozen base's.
     """
     dtype, held = evidence.facts.get("dtype"), job.param_dtype
-    if job.objective == "inference" or job.method not in ("full", "lora", "qlora"):
+    if job.objective == "inference" or job.method not in (None, "full", "lora", "qlora"):
         return job
-    if job.method != "full":
+    if job.method in ("lora", "qlora"):
         based = dtype is not None and dtype.origin == "prose" and held is None and job.autocast in _SIXTEEN_BITS
-        return job.with_fields({"param_dtype": job.autocast}) if based else job
+        return job.assuming({"param_dtype": Assumption(job.autocast, BASE)}) if based else job
     if asked.pure:
         named = job.autocast if job.autocast in _SIXTEEN_BITS else "bf16"
         return job.with_fields({"param_dtype": named}) if held is None else job

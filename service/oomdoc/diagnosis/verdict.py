@@ -11,6 +11,7 @@ from oomdoc.diagnosis.planned import asks_why_held, counted, put_off, wants_figu
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome
+from oomdoc.intake.outcomes import row_of
 from oomdoc.intake.outcomes.decide import NAMED, failure_of
 from oomdoc.messages import say
 
@@ -48,7 +49,9 @@ def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict,
         return verdict, evidence, not_memory_first(outcome, causes)
     if verdict not in _MEMORY.values() or outcome is None or not causes or causes[0].cause != "not-oom":
         return verdict, evidence, tuple(causes)
-    other = next((o for o in evidence.other_outcomes if o.kind == "other" and o.confidence >= NAMED), None)
+    named = (o for o in evidence.other_outcomes if o.kind == "other" and o.confidence >= NAMED)
+    # What a program printed of its memory is not explained by what follows from any failure.
+    other = next((o for o in named if not outcome.printed or row_of(o.name).order == "root"), None)
     if other is not None:
         failures = tuple(f for f in (failure_of(other),) if f is not None)
         return "not-oom", replace(evidence, outcome=other, failures=failures), not_memory_first(other, causes)
