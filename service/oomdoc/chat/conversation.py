@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,55 +9,26 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import answers, parts
-from oomdoc.chat.answers import explained, largest
 from oomdoc.chat.context import Context
-from oomdoc.chat.describing import is_pasted, read_description
+from oomdoc.chat.describing import is_pasted, own_words, read_description
 from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.parts import joined
-from oomdoc.chat.questions import asks_why, largest_asked, topic_of
+from oomdoc.chat.prices import price_of, with_world
+from oomdoc.chat.questions import asks_why, largest_asked
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
+from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
-from oomdoc.chat.written import configuration, edited
+from oomdoc.chat.written import edited
 from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
-from oomdoc.messages import problem_of
-from oomdoc.report.words import render, word
-from oomkb.errors import CatalogError, JobError, OomdocError
+from oomdoc.report.words import word
+from oomkb.errors import JobError, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price_planned
-
-Answer = Callable[[Session, Priced | None, str, str], Reply]
-
-
-def pick(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
-    """What oomdoc would do."""
-    language = session.language
-    if priced is None:
-        return explained(priced, problem, session.job, text, language)
-    plans = parts.planned(priced, language, most=3)
-    if not plans:
-        key = "chat.pick-fits" if priced.estimate.fits else "chat.pick-none"
-        plans = [word(key, language), *largest(priced, language)]
-    elif len(plans) > 1:
-        plans = [word("chat.pick-head", language), *(f"- {p}" for p in plans)]
-    state = parts.state(priced, problem, session.job, language)
-    return _reply(session, priced, [*plans, *state[:2], *parts.asks(session.job, language)])
-
-
-def fits(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
-    """Whether it fits, the verdict first."""
-    language = session.language
-    if priced is None or priced.estimate.capacity_bytes is None:
-        return explained(priced, problem, session.job, text, language)
-    state = parts.state(priced, problem, session.job, language)
-    said = [state[1], state[0], *state[2:]]
-    if priced.estimate.fits is False:
-        said += parts.planned(priced, language)
-    return _reply(session, priced, said)
+from oomkb.pricing import Priced
 
 
 def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
@@ -69,61 +39,6 @@ def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
         said.append(word("chat.begin", language))
     peak = priced.estimate.process_bytes if priced is not None else None
     return Reply(joined(said), {}, session.job, peak)
-
-
-def _reply(session: Session, priced: Priced | None, said: list[str], *, lines: bool = False) -> Reply:
-    """:param lines: whether the sentences are lines of a text, each of which counts."""
-    job: Job = session.job
-    return Reply("\n".join(said) if lines else joined(said), {}, job, priced.estimate.process_bytes if priced else None)
-
-
-def written(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
-    """The configuration as it stands, in the person's own text or their framework's keys."""
-    diff = topic_of(text) == "diff"
-    return _reply(session, priced, configuration(session, diff=diff, language=session.language), lines=True)
-
-
-def breakdown(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
-    """The largest terms of the peak."""
-    if priced is None:
-        return explained(priced, problem, session.job, text, session.language)
-    state = parts.state(priced, problem, session.job, session.language)
-    return _reply(session, priced, [*parts.owner(priced.estimate, session.language), *state])
-
-
-def requests(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
-    """How many requests a server holds at once."""
-    if priced is None or priced.estimate.served is None:
-        return explained(priced, problem, session.job, text, session.language)
-    said = answers.requests(priced, text, session.language) + parts.served(priced, session.language)
-    return _reply(session, priced, said)
-
-
-def saved(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
-    """Which of the changes brought most."""
-    steps = []
-    for before, after in itertools.pairwise(session.steps):
-        (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
-        if old is not None and new is not None and after.changed:
-            steps.append((after.changed, old, new))
-    if not steps:
-        return explained(priced, problem, session.job, text, session.language)
-    head = word("chat.steps-head", session.language)
-    return _reply(session, priced, [head, *answers.saved(steps, session.language)])
-
-
-TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
-    {
-        "pick": pick,
-        "fits": fits,
-        "config": written,
-        "diff": written,
-        "breakdown": breakdown,
-        "requests": requests,
-        "saved": saved,
-    }
-)
-"""By what a question is about."""
 
 
 _MAX_ROWS: Final = 8
@@ -205,9 +120,21 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
         found = beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
-        topics = answers.of_topics(found, session.language)
+        topics = answers.of_topics(found, session.language) or (_moved(session) if why and not turn.changes else [])
         reply = replace(reply, answer=joined([*topics, own] if why else [own, *topics]))
     return session, reply
+
+
+def _moved(session: Session) -> list[str]:
+    """What the last change moved, where it is asked why and no topic answers."""
+    if len(session.steps) < 2:
+        return []
+    before, after = session.steps[-2:]
+    (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
+    if old is None or new is None:
+        return []
+    changes = parts.changed_line(after.changed, session.language)
+    return [changes, parts.versus(old.estimate, new.estimate, session.language)]
 
 
 def _not_understood(turn: Turn, text: str) -> bool:
@@ -236,7 +163,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
     from oomdoc.diagnosis.engine import diagnose
     from oomdoc.report.report import Report
 
-    turn = understand(text, session.job) if len(text) <= LONGEST_TURN else None
+    turn = understand(own_words(text), session.job) if len(text) <= LONGEST_TURN else None
     evidence, fields = read_description(text, turn, session.job, first=not session.steps)
     asks = evidence.outcome is not None and evidence.outcome.kind == "question"
     if turn is not None and not fields and not evidence.failures:
@@ -246,7 +173,7 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
             return _talk(session, turn, text)
         if session.steps and not turn.changes:
             return _HANDLERS[turn.kind](session, turn, text)
-    job = _with_world(session.job.with_fields(fields))
+    job = with_world(session.job.with_fields(fields))
     diagnosis = diagnose(evidence)
     if diagnosis.asked is not None:
         job = job.with_fields({n: v for n, v in _asked_for(diagnosis.job) if job.get(n) is None})
@@ -282,16 +209,9 @@ def _asked_for(job: Job) -> Iterator[tuple[str, Any]]:
     return ((name, value) for name, value in known if value is not None)
 
 
-def _with_world(job: Job) -> Job:
-    """The world follows from machines and GPUs."""
-    if job.gpus and job.world != job.gpus * (job.nodes or 1):
-        return job.with_fields({"world": job.gpus * (job.nodes or 1), "dp": None})
-    return job
-
-
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, problem = price_of(session.job, session.language)
-    job = _with_world(session.job.with_fields(turn.changes))
+    job = with_world(session.job.with_fields(turn.changes))
     after, problem = price_of(job, session.language, strict=True)
     changed = difference(session.job, job)
     earlier = session.job
@@ -304,7 +224,7 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if len(session.steps) < 2:
         return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
     target = target_of(session, turn.undo)
-    target = _with_world(target.with_fields(turn.changes)) if turn.changes else target
+    target = with_world(target.with_fields(turn.changes)) if turn.changes else target
     before, _ = price_of(session.job, session.language)
     after, problem = price_of(target, session.language)
     changed = difference(session.job, target)
@@ -315,7 +235,7 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     setups = [(step.job, step.changed) for step in session.steps]
     if turn.changes:
-        other = _with_world(session.job.with_fields(turn.changes))
+        other = with_world(session.job.with_fields(turn.changes))
         setups.append((other, difference(session.job, other)))
     return session, compared(setups, session.job, session.language)
 
@@ -323,12 +243,12 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, problem = price_of(session.job, session.language)
     if turn.sides:
-        setups = [(_with_world(session.job.with_fields(side)), side) for side in turn.sides]
+        setups = [(with_world(session.job.with_fields(side)), side) for side in turn.sides]
         return session, compared(setups, session.job, session.language, first=False)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:
-        job = _with_world(session.job.with_fields(turn.changes))
+        job = with_world(session.job.with_fields(turn.changes))
         after, problem = price_of(job, session.language, strict=True)
         if difference(session.job, job):
             reply = answers.would(before, after, problem, session.job, job, session.language)
@@ -376,15 +296,3 @@ _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Repl
         "off-topic": _talk,
     }
 )
-
-
-def price_of(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
-    """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
-    try:
-        return price_planned(job), ""
-    except JobError as error:
-        if strict and error.where not in ("model", "params_b"):
-            raise
-        return None, render(problem_of(error), language)
-    except CatalogError as error:
-        return None, render(problem_of(error), language)

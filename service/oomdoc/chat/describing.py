@@ -27,15 +27,26 @@ _ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",)
 """Fields that intake reads from the same words."""
 _NOT_EVIDENCE: Final = frozenset({"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "world"})
 """Parts of a job that no option states."""
+_LOGGED: Final = re.compile(
+    r"(?m)^[ \t]*(?:\([^()\n]{2,60}\)[ \t]*)?"
+    r"(?:\[?(?:INFO|WARNING|WARN|ERROR|DEBUG)\b|\[?\d{4}-\d\d-\d\d[ T]|\[rank\d).*$"
+)
+"""Lines that a program printed: no words of the person."""
 _LONGEST_CONFIG: Final = 60_000
-_BASES: Final = frozenset({"transformers", "accelerate", "deepspeed"})
-"""Libraries that a trainer that is named is built on."""
+_NO_TRAINER: Final = frozenset({"transformers", "accelerate", "deepspeed", "unknown"})
+"""Libraries that a trainer that is named is built on, and keys that no reader knows."""
 
 
 def is_pasted(text: str) -> bool:
     """Whether a turn is material to read rather than a phrase."""
     stripped = text.strip()
-    return len(stripped) > LONGEST_TURN or (stripped.count("\n") >= 1 and bool(_PASTED.search(stripped)))
+    several = stripped.count("\n") >= 1
+    return len(stripped) > LONGEST_TURN or (several and bool(_PASTED.search(stripped) or _LOGGED.search(stripped)))
+
+
+def own_words(text: str) -> str:
+    """The text without the lines that a program printed."""
+    return _LOGGED.sub("", text).strip() if _LOGGED.search(text) else text
 
 
 def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> tuple[Evidence, dict[str, Any]]:
@@ -69,7 +80,7 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
     if turn is not None:
         said = turn.changes if turn.kind == "change" or first else {}
         fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
-        if fields.get("framework") in _BASES and said.get("framework"):
+        if fields.get("framework") in _NO_TRAINER and said.get("framework"):
             fields["framework"] = said["framework"]
         if fields.get("sharding") == "fsdp" and said.get("sharding") == "fsdp2":
             fields["sharding"] = "fsdp2"

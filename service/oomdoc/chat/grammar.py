@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
+from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.reading import read_changes, resolve, without_kept
 from oomdoc.chat.undoing import Undo, read_undo
 from oomdoc.intake.alternatives import comparisons_in
@@ -86,10 +87,11 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     if undo is not None:
         if not undo.everything:
             # "revert the offload" names what to take back; it does not turn it on.
+            spelled = read_explicit(turn, context).fields
             changes = {
                 n: v
                 for n, v in changes.items()
-                if n.partition(".")[0] not in undo.fields and n not in undo.fields and n != "world"
+                if n in spelled or (n.partition(".")[0] not in undo.fields and n not in undo.fields and n != "world")
             }
         return Turn("undo", changes, undo=undo)
     topic = questions.topic_of(turn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoc.chat import parts
-from oomdoc.chat.conversation import price_of
+from oomdoc.chat.prices import price_of
 from oomdoc.chat.session import difference
 from oomkb.frameworks.circumstances import own_context
 from oomkb.memory.job import Job

@@ -18,12 +18,13 @@ from typing import Any, Final
 
 from oomdoc.chat import parts, questions
 from oomdoc.chat.briefing import AGAIN, CHANGE, brief, changes_of, functions, instructions, shown_text
-from oomdoc.chat.conversation import language_of, price_of, respond
+from oomdoc.chat.conversation import language_of, respond
 from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
 from oomdoc.chat.naming import check_named, plain_document, with_valid
+from oomdoc.chat.prices import price_of
 from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.standing import change_lines, sizes_of, standing

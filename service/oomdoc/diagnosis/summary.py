@@ -86,7 +86,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         also = [say("summary.plan-other", changes=other.values["changes"])] if other not in (None, plan) else []
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
             first = say("answer.spills", **first.values)
-        seen = [one.why for one in (*found.inferred, *found.conflicts)]
+        seen = [*(one.why for one in found.inferred), *(one.why for one in found.conflicts)]
         return (*lead, first, *seen, *([plan] if plan else []), *also, *others)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")

@@ -1,0 +1,28 @@
+"""The price of a conversation's job, or why it has none; and what follows from its machines."""
+
+from __future__ import annotations
+
+from oomdoc.messages import problem_of
+from oomdoc.report.words import render
+from oomkb.errors import CatalogError, JobError
+from oomkb.memory.job import Job
+from oomkb.pricing import Priced, price_planned
+
+
+def price_of(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
+    """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
+    try:
+        return price_planned(job), ""
+    except JobError as error:
+        if strict and error.where not in ("model", "params_b"):
+            raise
+        return None, render(problem_of(error), language)
+    except CatalogError as error:
+        return None, render(problem_of(error), language)
+
+
+def with_world(job: Job) -> Job:
+    """The world follows from machines and GPUs."""
+    if job.gpus and job.world != job.gpus * (job.nodes or 1):
+        return job.with_fields({"world": job.gpus * (job.nodes or 1), "dp": None})
+    return job
