@@ -6,7 +6,7 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any, Final, Literal
 
@@ -201,7 +201,12 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
     """
     if failed:
         return asked_in(f"{evidence.prose}\n{evidence.digest}")
-    return asked_in(evidence.prose or "\n".join(document.text[:2000] for document in evidence.documents))
+    if evidence.prose:
+        return asked_in(evidence.prose)
+    found = asked_in("\n".join(document.text[:2000] for document in evidence.documents))
+    # Sizes of a document are settings of it, which its own reader reads.
+    sizes = {"length": None, "target_length": None, "request_length": None, "completion": None, "settings": {}}
+    return replace(found, **sizes, alternatives=(), further=())  # type: ignore[arg-type]
 
 
 def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:
