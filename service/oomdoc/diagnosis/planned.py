@@ -15,7 +15,7 @@ from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import ENGINES, LAUNCHERS, min_compute
+from oomkb.frameworks import LAUNCHERS, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
@@ -89,8 +89,8 @@ def careful_job(evidence: Evidence, job: Job) -> bool:
     """Whether open fields are filled carefully: not where a whole config or command says what would be started."""
     # A launcher's or DeepSpeed's file says nothing of what the trainer is given.
     own = [document for document in evidence.documents if document.framework not in (*LAUNCHERS, "deepspeed")]
-    if any(document.framework in ENGINES and document.form == "shell" for document in own):
-        return False  # an engine's command is whole without a setting: its context is then the model's own
+    if any(has(document.framework, "serving.whole_context") and document.form == "shell" for document in own):
+        return False  # its command is whole without a setting: the context is then the model's own, and must fit
     written = sum(len(document.settings) for document in own)
     return job.framework is None or written < _SCRIPTS
 

@@ -31,6 +31,8 @@ class Calls:
     """Methods of a tensor whose result has its graph; of any other it is not known, and taken to have none."""
     outputs: frozenset[str]
     """What a model returns that has a graph."""
+    lightning: Mapping[str, Mapping[str, object]]
+    """Of Lightning's trainer: ``precision.<value>`` and ``strategy.<value or class>`` to the job's fields."""
 
 
 @cache
@@ -63,4 +65,7 @@ def calls() -> Calls:
         prepares=frozenset(table["kbit"]["prepares"]),
         keep_graph=frozenset(table["tensors"]["keep_graph"].split()),
         outputs=frozenset(table["tensors"]["outputs"].split()),
+        lightning={
+            f"{part}.{name}": fields for part in table["lightning"] for name, fields in table["lightning"][part].items()
+        },
     )

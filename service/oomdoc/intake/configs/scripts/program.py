@@ -258,6 +258,10 @@ class Program:
             return UNKNOWN if inner is UNKNOWN else not inner
         if isinstance(test, ast.Compare) and chain(test.left) == "__name__":
             return True
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is) and chain(test.left).startswith("self."):
+            beside = test.comparators[0]
+            if isinstance(beside, ast.Constant) and beside.value is None:
+                return True  # what is made when it is first wanted
         if isinstance(test, ast.Call) and self.path(test.func) == "torch.cuda.is_available":
             return True
         return self.value(test)

@@ -33,7 +33,7 @@ def setup_facts(program: Program, roles: Roles) -> Iterator[Found]:
         _batches,
         _synthetic,
         _lengths,
-        _accumulation,
+        _lightning,
     ):
         yield from agreed(read(program, roles))
 
@@ -225,14 +225,28 @@ def _tokenizes(program: Program, call: ast.Call) -> bool:
     return "token" in name.lower() or any("Tokenizer" in maker for maker in made)
 
 
-def _accumulation(program: Program, roles: Roles) -> Iterator[Found]:
-    """Of Lightning's trainer, which has the loop (``lightning/pytorch/trainer/trainer.py``)."""
+def _lightning(program: Program, roles: Roles) -> Iterator[Found]:
+    """Of Lightning's trainer, which has the loop (``lightning/pytorch/trainer/trainer.py``, 2.5)."""
     for call in program.calls:
         path = program.path(call.func)
-        if path.endswith(".Trainer") and "lightning" in path and program.happens(call):
-            given = program.keyword(call, "accumulate_grad_batches")
-            if (steps := _whole(program, given)) is not None:
-                yield Found("grad_accum", steps, program.offset(call), _sure(program, given))
+        if not path.endswith(".Trainer") or "lightning" not in path or not program.happens(call):
+            continue
+        at, known = program.offset(call), calls().lightning
+        for name, field in (("accumulate_grad_batches", "grad_accum"), ("devices", "gpus"), ("num_nodes", "nodes")):
+            given = program.keyword(call, name)
+            if (count := _whole(program, given)) is not None:
+                yield Found(field, count, at, _sure(program, given))
+        precision = program.value(program.keyword(call, "precision"))
+        for field, value in known.get(f"precision.{precision}", {}).items():
+            yield Found(field, value, at)
+        strategy = program.keyword(call, "strategy")
+        name = program.value(strategy)
+        if isinstance(strategy, ast.Call):
+            name = program.path(strategy.func).rpartition(".")[2]
+            stage = program.value(program.keyword(strategy, "stage"))
+            name = f"{name}.{stage}" if isinstance(stage, int) else name
+        for field, value in known.get(f"strategy.{name}", {}).items():
+            yield Found(field, tuple(value) if isinstance(value, list) else value, at)
 
 
 def _synthetic(program: Program, roles: Roles) -> Iterator[Found]:
