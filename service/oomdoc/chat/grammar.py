@@ -119,7 +119,9 @@ def _stating_nothing(turn: str, context: Context) -> Turn | None:
 def _view(turn: str, context: Context) -> str:
     """The view of the job as it stands that is asked for, where the turn states nothing."""
     view = questions.views(turn, serving=context.job.objective == "inference")
-    return view if view == "requests" or (view and not any(read_changes(turn, context))) else ""
+    if view == "requests" or (view == "saved" and not comparisons_in(turn)):
+        return view
+    return view if view and not any(read_changes(turn, context)) else ""
 
 
 def _sides(turn: str, context: Context) -> tuple[Mapping[str, Any], ...]:
