@@ -205,8 +205,16 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
         return asked_in(evidence.prose)
     found = asked_in("\n".join(document.text[:2000] for document in evidence.documents))
     # Sizes of a document are settings of it, which its own reader reads.
-    sizes = {"length": None, "target_length": None, "request_length": None, "completion": None, "settings": {}}
-    return replace(found, **sizes, alternatives=(), further=())  # type: ignore[arg-type]
+    return replace(
+        found,
+        length=None,
+        target_length=None,
+        request_length=None,
+        completion=None,
+        settings={},
+        alternatives=(),
+        further=(),
+    )
 
 
 def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:
