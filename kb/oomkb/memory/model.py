@@ -32,7 +32,7 @@ from oomkb.memory.overhead import fits_probability, meters
 from oomkb.memory.ranks import FSDP1, GATHERED
 from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
-from oomkb.memory.setting import Setting, resolve_setting
+from oomkb.memory.setting import ONLINE, Setting, resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of
@@ -200,7 +200,7 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
         phases = with_critic(extra.critic, s, shape, phases, kept, states, tokens, square)
     if s.eval_batch:
         phases["evaluation"] = _phase(merged(kept, evaluation_terms(job, s, shape)))
-    if job.log_prob_batch and job.objective in ("grpo", "ppo"):
+    if job.log_prob_batch and job.objective in ONLINE:
         phases["log-probabilities"] = _phase(merged(kept, log_prob_terms(job, s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
     unit = float(shape.largest_params) / s.tp * s.param_bytes if s.sharding in GATHERED else 0.0

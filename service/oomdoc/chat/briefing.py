@@ -23,19 +23,8 @@ _BOUND: Final = ("lang", "detail", "text", "filename", "configs")
 _WITH_TEXT: Final = ("search",)
 _SELDOM: Final = frozenset(
     {
-        *(
-            "loop",
-            "extra_models",
-            "buckets",
-            "versions",
-            "env",
-            "nvme_offload",
-            "video_frames",
-            "host_gib",
-            "planned",
-            "log_prob_batch",
-        ),
-        *("optimizer_impl", "compile", "micro_tokens", "eval_micro_batch", "reshard_after_forward"),
+        *("loop", "extra_models", "buckets", "versions", "env", "nvme_offload", "video_frames", "host_gib", "planned"),
+        *("optimizer_impl", "compile", "micro_tokens", "eval_micro_batch", "log_prob_batch", "reshard_after_forward"),
         *("world", "dp", "capacity_gib"),
     }
 )

@@ -83,10 +83,10 @@ def requests(session: Session, priced: Priced | None, problem: str, text: str) -
 def saved(session: Session, priced: Priced | None, problem: str, text: str) -> Reply:
     """Which of the changes brought most."""
     steps = []
-    for before, after in itertools.pairwise(session.steps):
-        (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
-        if old is not None and new is not None and after.changed:
-            steps.append((after.changed, old, new))
+    prices = [price_of(step.job, session.language)[0] for step in session.steps]
+    for step, (old, new) in zip(session.steps[1:], itertools.pairwise(prices), strict=True):
+        if old is not None and new is not None and step.changed:
+            steps.append((step.changed, old, new))
     if not steps:
         return explained(priced, problem, session.job, text, session.language)
     head = word("chat.steps-head", session.language)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.chat import parts
@@ -39,8 +40,7 @@ def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
 
     evidence = read([Source("chat", session.written)])
     before, after = job_fields(evidence), flat(session.job)
-    names = [n for n in (*after, *before) if before.get(n) != after.get(n) and n not in _CIRCUMSTANCES]
-    changes = {n: after.get(n) for n in dict.fromkeys(names)}
+    changes = _changed(before, after)
     said: list[str] = []
     for document in ranked(evidence):
         done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
@@ -69,6 +69,11 @@ def edited(session: Session, turn: str) -> dict[str, Any]:
         return {}
     text = line.sub(lambda m: f"{m[1]}{match['key']}{m[2]}{match['value']}", session.written)
     before, after = (job_fields(read([Source("chat", version)])) for version in (session.written, text))
+    return _changed(before, after)
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that differ, with their values after; circumstances are none."""
     return {n: after.get(n) for n in (*after, *before) if before.get(n) != after.get(n) and n not in _CIRCUMSTANCES}
 
 

@@ -17,6 +17,8 @@ _STATES: Final = {
     "optimizer": ("fp32 masters", "optimizer states"),
 }
 """Terms that grow with the parameters alone."""
+_NEARLY: Final = 0.3
+"""How far from whole bytes a term may be: rounding of blocks, and what stands beside it."""
 _MOST: Final = 3
 _LEAST_SAVED: Final = 0.03
 """Of the peak: a change that saves less is not named."""
@@ -42,10 +44,6 @@ def _per_parameter(about: Plain) -> Iterator[Message]:
         return
     total = sum(whole.values())
     yield say("answer.states", **whole, total=total, params=estimate.params / 1e9, size_bytes=total * estimate.params)
-
-
-_NEARLY: Final = 0.3
-"""How far from whole bytes a term may be: rounding of blocks, and what stands beside it."""
 
 
 def _savings(about: Plain) -> Iterator[Message]:

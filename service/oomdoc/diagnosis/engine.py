@@ -15,24 +15,13 @@ from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.planned import (
-    careful_job,
-    is_planned,
-    locally_served,
-    planned_run,
-    wants_figure,
-)
+from oomdoc.diagnosis.planned import careful_job, is_planned, locally_served, planned_run, wants_figure
 from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
-from oomdoc.diagnosis.run_completion import (
-    SPLIT,
-    ranks_that_speak,
-    split_by_layers,
-    usual_precision,
-)
+from oomdoc.diagnosis.run_completion import SPLIT, ranks_that_speak, split_by_layers, usual_precision
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
@@ -162,19 +151,19 @@ def _worked_out(
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     inference: Inference | None = None
-    running = False
-    careful = is_planned(evidence) and careful_job(evidence, job)
-    if is_planned(evidence):
+    planned = is_planned(evidence)
+    running = planned and next(evidence.find("in-use"), None) is not None
+    careful = planned and careful_job(evidence, job)
+    if planned:
         job = planned_run(evidence, job).job
-        running = next(evidence.find("in-use"), None) is not None
         if careful and (job.framework is not None or running):
             job = job.with_fields({"planned": True})
     else:
         for completed in (locally_served, split_by_layers, ranks_that_speak, usual_precision):
             job = completed(evidence, job)
-    makes_pictures = is_planned(evidence) and asked_of(evidence).diffusion
+    makes_pictures = planned and asked_of(evidence).diffusion
     priced = _priced(job, warnings, careful=careful) if not makes_pictures else None
-    if priced is not None and (running or not is_planned(evidence)):
+    if priced is not None and (running or not planned):
         inference = infer(evidence, job, priced)
         job, priced = inference.job, inference.priced
     cases = _cases(warnings)

@@ -18,6 +18,7 @@ from oomkb.errors import OomdocError
 from oomkb.frameworks import LAUNCHERS, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.setting import ONLINE
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import device_of
 from oomkb.units import GIB
@@ -178,7 +179,6 @@ def _scalar(text: str) -> Any:
 
 
 _SIXTEEN_BITS: Final = ("bf16", "fp16")
-_ONLINE: Final = ("grpo", "ppo")
 
 
 def _mixed(job: Job, evidence: Evidence, asked: Asked) -> Job:
@@ -234,7 +234,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         job = job.assuming({"method": Assumption("full", "the question says so")})
         if asked.scratch and job.objective is None:
             job = job.assuming({"objective": Assumption("pretrain", "the question says so")})
-    if job.objective in _ONLINE and job.rollout is None and asked.engine in ("vllm", "sglang"):
+    if job.objective in ONLINE and job.rollout is None and asked.engine in ("vllm", "sglang"):
         beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": _ENGINE_SHARE}
         job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
     rollout = job.rollout
@@ -251,12 +251,12 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
 def _with_answers(job: Job, asked: Asked, *, written: bool) -> Job:
     """With the lengths of prompts and answers, where rollouts are made."""
     compared = {side.fields.get("objective") for side in asked.alternatives}
-    if (job.objective in _ONLINE or not compared.isdisjoint(_ONLINE)) and job.completion_len is None:
+    if (job.objective in ONLINE or not compared.isdisjoint(ONLINE)) and job.completion_len is None:
         answer, both = asked.completion, asked.request_length
         prompt = both - answer if both and answer and both > answer else None
         job = job.with_fields({"completion_len": answer, "prompt_len": job.prompt_len or prompt}) if answer else job
     whole = (job.prompt_len or 0) + (job.completion_len or 0)
-    alone = job.objective in _ONLINE and job.completion_len and not written and (job.seq_len or 0) <= whole
+    alone = job.objective in ONLINE and job.completion_len and not written and (job.seq_len or 0) <= whole
     return job.with_fields({"seq_len": None}) if alone else job  # the answer's length alone is no sample's
 
 
@@ -313,7 +313,7 @@ def _of_length(job: Job, asked: Asked) -> Job:
     served = job.objective == "inference"
     lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
     length = asked.length or (asked.request_length if served else None)
-    if asked.target_length is not None and job.objective not in ("grpo", "ppo"):
+    if asked.target_length is not None and job.objective not in ONLINE:
         job = job.with_fields({"serving.max_model_len" if served else "seq_len": asked.target_length})
     elif length is not None and all(job.get(n) is None for n in lengths):
         job = job.with_fields({"seq_len": length})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from talking import talk
 
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.session import Session
@@ -19,14 +20,6 @@ per_device_train_batch_size: 1
 gradient_accumulation_steps: 8
 bf16: true
 """
-
-
-def talk(*turns: str) -> tuple[Session, list[dict]]:
-    session, replies = Session(), []
-    for turn in turns:
-        session, reply = respond(session, turn)
-        replies.append(reply.document())
-    return session, replies
 
 
 def test_a_pasted_config_becomes_the_job() -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from oomdoc.chat.conversation import respond
-from oomdoc.chat.session import Session
+from talking import talk
 
 YAML = """axolotl run on one L40S 48GB
 
@@ -18,14 +16,6 @@ gradient_accumulation_steps: 4
 gradient_checkpointing: true
 bf16: true
 """
-
-
-def talk(*turns: str) -> tuple[Session, list[dict]]:
-    session, replies = Session(), []
-    for turn in turns:
-        session, reply = respond(session, turn)
-        replies.append(reply.document())
-    return session, replies
 
 
 def test_the_configuration_is_the_pasted_one_with_the_changes() -> None:
