@@ -30,6 +30,8 @@ class Corpus:
         self._folder = folder or state_dir() / "submitted-cases"
         self._sequence = 0
         self._stop = threading.Event()
+        # The follower and a caller may refresh at the same time: two writers of one mirror file would race.
+        self._refreshing = threading.Lock()
         self._thread = threading.Thread(target=self._follow, name="oomdoc-corpus", daemon=True)
 
     def start(self) -> None:
@@ -49,10 +51,14 @@ class Corpus:
             self._thread.join(timeout=5)
 
     def refresh(self) -> int:
-        """Fetch what is new; how many cases.
+        """Fetch what is new; how many cases. Callers take turns.
 
         :raises StoreDown: where the store does not answer.
         """
+        with self._refreshing:
+            return self._refresh()
+
+    def _refresh(self) -> int:
         store, shipped = self._work.store(), shipped_ids()
         new = self._withdrawn(store.case_ids())
         for case in store.cases_after(max(0, self._sequence - _LOOK_BACK)):

@@ -6,7 +6,9 @@ import gzip
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -210,3 +212,28 @@ def test_a_case_added_through_one_replica_is_found_by_another(tmp_path: Path, ro
         assert len(mirrored) == 1
         listed = two.get("/v1/cases", params={"cause": "leak", "limit": 1000}).json()["cases"]
         assert "leak/from-another-replica" in {case["case"] for case in listed}
+
+
+def test_threads_that_refresh_at_once_write_each_case_once(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = next((root / "cases" / "leak").glob("*.yaml")).read_text(encoding="utf-8")
+    with client(tmp_path) as one:
+        work = one.app.state.work  # type: ignore[attr-defined]
+        for number in range(8):
+            sent = one.post("/v1/cases", json={"id": f"leak/at-once-{number}", "yaml": shipped})
+            assert sent.status_code == 201, sent.text
+        store = type(work.store())
+        read = store.cases_after
+
+        def read_slowly(self: Any, sequence: int) -> Any:
+            found = read(self, sequence)
+            time.sleep(0.02)  # long enough that another thread would read before this one writes
+            return found
+
+        monkeypatch.setattr(store, "cases_after", read_slowly)
+        late = Corpus(work, tmp_path / "late")
+        with ThreadPoolExecutor(8) as pool:
+            fetched = list(pool.map(lambda _: late.refresh(), range(8)))
+        assert sum(fetched) == 8
+        assert len(list((tmp_path / "late").rglob("*.yaml"))) == 8
