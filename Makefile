@@ -11,7 +11,7 @@ demo: $(STAMP)  ## Diagnose a real failure
 	$(BIN)/oomdoc diagnose examples/dpo-v100/train.log --config examples/dpo-v100/train.yaml
 
 test: $(STAMP)  ## Set up and run the tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n logical --maxprocesses=4 --dist=loadfile
 
 test-slow: $(STAMP)  ## The tests that take longer
 	$(BIN)/python -m pytest -m slow

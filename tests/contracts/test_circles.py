@@ -21,16 +21,19 @@ def modules(root: Path) -> dict[str, Path]:
 
 def imported(node: ast.AST, known: dict[str, Path]) -> Iterator[str]:
     """What is imported anywhere in a module but for annotations."""
-    for child in ast.iter_child_nodes(node):
+    unread = [node]
+    while unread:
+        child = unread.pop()
         if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
             continue
+        # An import is a statement: what an expression holds needs no visit.
+        unread += [c for c in ast.iter_child_nodes(child) if not isinstance(c, ast.expr)]
         if isinstance(child, ast.Import):
             yield from (alias.name for alias in child.names)
         elif isinstance(child, ast.ImportFrom) and child.module and not child.level:
             for alias in child.names:
                 whole = f"{child.module}.{alias.name}"
                 yield whole if whole in known else child.module
-        yield from imported(child, known)
 
 
 def graph(known: dict[str, Path]) -> dict[str, set[str]]:

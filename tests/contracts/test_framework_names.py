@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from oomkb.frameworks import FRAMEWORKS
@@ -27,6 +28,7 @@ def named_in(source: str) -> set[str]:
     }
 
 
+@cache
 def naming(root: Path) -> set[str]:
     files = (path for package in ("kb/oomkb", "service/oomdoc") for path in (root / package).rglob("*.py"))
     return {path.relative_to(root).as_posix() for path in files if named_in(path.read_text("utf-8"))}
