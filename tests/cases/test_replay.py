@@ -25,7 +25,6 @@ TRACED_WITHIN = 0.05
 
 NOT_FIRST = {
     "kv-cache/ollama-context-length-on-16-gib-runner": "the runner's message tells of a crash, not of memory",
-    "cuda-graph/ollama-gemma-7b-cublas-alloc": "cuBLAS tells of its handle, not of memory; many such failures are not",
     "extra-models/ds-chat-lora-67b-a6000-hybrid-engine": "that a smaller model ran is read as a comparison of versions",
     "rollout-engine/unsloth-standby-illegal-address-on-an-l4": "what is printed is an illegal address, not a shortage",
     "model-states/neox-13b-on-22gb-cards-model-parallel-zero": "the thread has no answer, its config names the buckets",

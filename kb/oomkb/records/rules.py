@@ -256,6 +256,18 @@ def trials(case: Case) -> Iterator[Finding]:
                 yield f"fixes[{i}].changes.{name}", f"{value:g} is not in the fix's text", hint
 
 
+def borne_out(case: Case) -> Iterator[Finding]:
+    """More than our reasoning speaks for a case, and what is said to have been seen was seen by somebody."""
+    claims = dict(_claims(case))
+    if {w.by for claim in claims.values() for w in claim} == {"inference"}:
+        yield "", "rests on inference alone", "name a witness or a sum, or delete the case: fewer and true beats many"
+    if case.outcome_after.fits and not {w.by for w in case.outcome_witness} & {"reporter-tried", "reproduced"}:
+        yield "outcome.after.fits", "was tried by nobody", "name who ran it, or leave it out"
+    tried = {w.ref for fix in case.fixes for w in fix.witness if w.result in ("worked", "partly")}
+    if any(w.result == "worked" and w.ref not in tried for w in case.cause_witness):
+        yield "cause.witness", "is a trial of no fix", "add the fix that was tried, or say who says so"
+
+
 def elsewhere(case: Case) -> Iterator[Finding]:
     """What is known from the page of another failure only is our inference for this one, and says so."""
     reports = {reference.url for reference in case.references if reference.role == "report"}
@@ -347,6 +359,7 @@ def events(document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 RULES: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (
+    borne_out,
     dates,
     elsewhere,
     finished,

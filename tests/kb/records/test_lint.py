@@ -232,6 +232,29 @@ def test_a_version_regression_names_versions() -> None:
     assert [p.field for p in lint_text(text, case_id="version-regression/x")] == ["affected"]
 
 
+@pytest.mark.parametrize(
+    ("by", "after", "cause_tried", "message"),
+    [
+        ("inference", {}, False, "rests on inference alone"),
+        ("maintainer-said", {"fits": True}, False, "was tried by nobody"),
+        ("maintainer-said", {}, True, "is a trial of no fix"),
+        ("maintainer-said", {}, False, ""),
+    ],
+)
+def test_a_case_is_borne_out(by: str, after: dict[str, Any], cause_tried: bool, message: str) -> None:
+    page = "https://github.com/a/b/issues/12"
+    said = [{"by": by} if by == "inference" else {"by": by, "ref": page}]
+    record = copy.deepcopy(GOOD)
+    record["outcome"]["after"] = after
+    for claim in (record["cause"], record["why"], record["fixes"][0], record["affected"][0], record["outcome"]):
+        claim["witness"] = copy.deepcopy(said)
+    if cause_tried:
+        record["cause"]["witness"] = [{"by": "reporter-tried", "result": "worked", "ref": page}]
+    found = [p.message for p in lint_text(yaml.safe_dump(record), case_id="activations/a-case")]
+    ours = ("rests on", "was tried", "is a trial")
+    assert [m for m in found if m.startswith(ours)] == ([message] if message else [])
+
+
 def test_literal_error_lines_may_be_shared_with_an_explanation(tmp_path: Path) -> None:
     record = copy.deepcopy(GOOD)
     record["why"]["en"] = "86.00 MiB is one MLP tensor"

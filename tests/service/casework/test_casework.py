@@ -66,7 +66,12 @@ def test_a_diagnosis_prefills_what_it_knows(tmp_path: Path) -> None:
     assert record["phase"] == "loss"
     assert "cutoff_len: 4096 -> 1024" in record["fixes"][0]["text"]["en"]
     messages = {p.message for p in lint_text(path.read_text(encoding="utf-8"), case_id="logits/from-life")}
-    assert messages <= {"still says FILL IN", "holds no Chinese", "'FILL IN' is no https link"}
+    assert messages <= {
+        "still says FILL IN",
+        "holds no Chinese",
+        "'FILL IN' is no https link",
+        "rests on inference alone",
+    }
     with pytest.raises(RecordError, match="exists already"):
         write_new(tmp_path, "logits", "from-life", source)
 
