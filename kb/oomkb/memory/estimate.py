@@ -138,7 +138,9 @@ class Estimate:
     """Parameters of the whole model."""
     trainable: int
     host_bytes: float = 0.0
-    """Host memory of one machine: what is offloaded."""
+    """Host memory of one machine: the tensors that are offloaded."""
+    host_most_bytes: float = 0.0
+    """With pinned blocks rounded up and kept, unless it is known that none is pinned."""
     host_phases: Mapping[str, Phase] = field(default_factory=lambda: MappingProxyType({}))
     """Host memory of one machine while it loads, trains and saves, by terms (:mod:`oomkb.memory.host`)."""
     capacity_bytes: float | None = None

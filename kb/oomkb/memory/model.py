@@ -126,7 +126,7 @@ def estimate(
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes]
     phases = _phases(job, s, shape, states, extra)
-    host = states.host + extra.host + _offloaded_activations(job, s, shape)
+    beside = extra.host + _offloaded_activations(job, s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
         job,
@@ -135,7 +135,7 @@ def estimate(
         device,
         phases,
         warnings,
-        host=host,
+        host=(states.host + beside, states.host_most + beside),
         base=base,
         trainable=states.trainable,
         paged=states.paged,
@@ -252,7 +252,7 @@ def _serving(
     if found.served:
         return _served(job, s, shape, device, phases, warnings, found)
     base = found.weights + found.kv_pool
-    return _finish(job, s, shape, device, phases, warnings, host=0.0, base=base, trainable=0, paged=0.0)
+    return _finish(job, s, shape, device, phases, warnings, host=(0.0, 0.0), base=base, trainable=0, paged=0.0)
 
 
 def _served(
@@ -307,7 +307,7 @@ def _finish(
     phases: Mapping[str, Phase],
     warnings: list[Note],
     *,
-    host: float,
+    host: tuple[float, float],
     base: float,
     trainable: int,
     paged: float,
@@ -317,7 +317,8 @@ def _finish(
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
     found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
-    host += found.evicted * max(1, min(s.world, s.gpus_per_node))
+    evicted = found.evicted * max(1, min(s.world, s.gpus_per_node))
+    offloaded, most = host[0] + evicted, host[1] + evicted
     script = is_script(job)
     if script:
         warnings.append(SCRIPT)
@@ -356,8 +357,9 @@ def _finish(
         peak_phase=peak,
         params=shape.params,
         trainable=trainable,
-        host_bytes=host,
-        host_phases=Later(lambda: _host_phases(job, s, shape, host)),
+        host_bytes=offloaded,
+        host_most_bytes=most,
+        host_phases=Later(lambda: _host_phases(job, s, shape, offloaded)),
         capacity_bytes=capacity,
         needed_bytes=found.needed,
         fits_probability=fits,

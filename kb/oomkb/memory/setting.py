@@ -10,6 +10,7 @@ from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
+from oomkb.memory.offload import offloaded, pins
 from oomkb.memory.ranks import FSDP, chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
@@ -104,8 +105,10 @@ class Setting:
     offload: frozenset[str]
     nvme: bool
     """What is offloaded lies on NVMe drives."""
-    pins: bool
-    """Offloaded buffers are page-locked (``pin_memory``; DeepSpeed's default since 0.19.5)."""
+    pins: bool | None
+    """Offloaded buffers are page-locked; ``None``: not known."""
+    accum_bytes: int
+    """Of an element in which DeepSpeed adds gradients up (``grad_accum_dtype``); 0: the model's."""
     framework: str
     transformers: tuple[int, ...]
     torch: tuple[int, ...]
@@ -206,7 +209,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     quant = job.quant or ("nf4" if method == "qlora" else "none")
     if quant == "nf4" and "torchtune" in (job.framework or "").lower():
         quant = "nf4-double"  # torchao quantizes the scales as well
-    param = _dtype(pick("param_dtype", job.param_dtype, "bf16"))
+    param = pick("param_dtype", job.param_dtype, "bf16")
+    param = "bf16" if param == "auto" else param
     notes: tuple[Note, ...] = (*(FUSED,) * (fast_loss(job) and not job.fused_ce), *notes_of(job, shape))
     autocast = job.autocast if job.autocast is not None else "none"
     if upcasts_frozen(job, quant):
@@ -279,9 +283,10 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         gradients_stay=gradients_stay(job),
         kept_logits=kept_logits(job, param, autocast),
         kept_cache=keeps_cache(job),
-        offload=frozenset(job.offload or ()),
+        offload=offloaded(job, sharding),
         nvme=bool(job.nvme_offload),
-        pins=bool(job.extra.get("pin_memory", version(job.versions.get("deepspeed", "")) >= (0, 19, 5))),
+        pins=pins(job, sharding),
+        accum_bytes=int(BYTES.get(str(job.extra.get("grad_accum_dtype")), 0)),
         framework=(job.framework or "").lower(),
         transformers=transformers_of(job),
         torch=version(job.versions.get("torch") or ""),
@@ -384,10 +389,6 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
         if autocast not in ("none", "fp32", "fp8"):
             return int(BYTES[autocast])
     return int(BYTES[param])
-
-
-def _dtype(name: str) -> str:
-    return {"auto": "bf16"}.get(name, name)
 
 
 def _checkpointing(value: bool | str, job: Job, kind: str) -> str:

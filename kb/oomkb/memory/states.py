@@ -10,6 +10,7 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.families.layer_deviations import buffer_bytes
+from oomkb.memory.offload import offloaded_bytes
 from oomkb.memory.optimizers import OPTIMIZERS, Optimizer, step_temporary_bytes
 from oomkb.memory.ranks import GATHERED
 from oomkb.memory.setting import Setting
@@ -152,6 +153,8 @@ class States:
     trained: float
     """Trained elements before sharding, after model parallelism."""
     host: float
+    host_most: float
+    """With what pinned buffers take beyond their size, where it is not known that none is pinned."""
     paged: float = 0.0
     """Optimizer states outside the caching allocator."""
     trainable: int = 0
@@ -265,9 +268,11 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     if engine:
         step = _deepspeed_step(s, trained / split_o)
     on_gpu = "optimizer" not in s.offload
-    host = _host_bytes(
+    applied = 4.0 if engine or s.megatron else each
+    host, host_most = offloaded_bytes(
         s,
-        states=0.0 if on_gpu else optimizer + masters + 4 * trained / split_o,
+        shape,
+        states=0.0 if on_gpu else optimizer + masters + applied * trained / split_o,
         weights=weights if "param" in s.offload else 0.0,
         partition=trained / split_o,
     )
@@ -289,47 +294,10 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         step=step,
         trained=trained,
         host=host,
+        host_most=host_most,
         paged=optimizer if kind.paged else 0.0,
         trainable=trainable,
     )
-
-
-_SWAP_BUFFERS: Final = (5, 1e8, 4)
-"""Buffers for parameters, elements of one, and buffers for the optimizer, each of a sub-group (DeepSpeed's docs)."""
-
-
-def _host_bytes(s: Setting, *, states: float, weights: float, partition: float) -> float:
-    """Host memory of one machine for what is offloaded; with NVMe only the buffers that it is swapped through.
-
-    ``states``: masters, moments and gradients in fp32. DeepSpeed adds one 16-bit element to each: 18 bytes a parameter,
-    20 with its weights (0.19.6). In stage 3 gradients are added up in ``grad_partitions_flat_buffer``, in the model's
-    dtype unless ``grad_accum_dtype`` says otherwise (``zero/stage3.py``, 742; ``engine.py``, 1492), before they are
-    cast (1287); in stage 1 and 2 ``param_buffer_of_bit16_for_cpu_offload_groups`` holds weights on their way back
-    (``stage_1_and_2.py``, 503), and with several micro-batches ``accumulated_grads_in_cpu`` gradients (1525). The 24
-    and 27 of ``estimate_zero*_model_states_mem_needs`` are 16 and 18 times 1.5. Measured: 18 (DeepSpeed's issue 7693).
-    """
-    if s.nvme:
-        buffers, elements, swaps = _SWAP_BUFFERS
-        moved = 4.0 * swaps * min(partition, s.bucket("sub_group_size", 1e9)) if states else 0.0
-        return (moved + (2.0 * buffers * elements if weights else 0.0)) * s.gpus_per_node
-    if s.deepspeed and states:
-        low, whole = partition * s.held_bytes, 4.0 * partition
-        if s.sharding == "zero3":
-            groups = math.ceil(partition / s.bucket("sub_group_size", 1e9)) or 1
-            states += low + _rounding(s, low) + groups * _rounding(s, whole / groups)
-        else:
-            states += low * (2 if s.accum > 1 else 1) + _rounding(s, low) + 2 * _rounding(s, whole)
-    if s.deepspeed and weights:
-        weights += _rounding(s, weights)
-    return (states + weights) * s.gpus_per_node
-
-
-def _rounding(s: Setting, size: float) -> float:
-    """What a pinned buffer takes beyond its size: torch's allocator of host memory rounds up to a power of two.
-
-    ``aten/src/ATen/core/CachingHostAllocator.h``, ``allocate`` (torch 2.0 to 2.13).
-    """
-    return 2.0 ** math.ceil(math.log2(size)) - size if s.pins and size >= 1 else 0.0
 
 
 def _shards(s: Setting, shape: ModelShape, total: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.chat.history import wanted
-from oomdoc.diagnosis.forms import FITS, host_is_short
+from oomdoc.diagnosis.forms import FITS, host_is_short, pinned_most
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import has, word
 from oomkb.errors import OomdocError
@@ -64,6 +64,8 @@ def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_
     said += served(priced, language)
     if priced.job.offload and estimate.host_bytes > 0:
         said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
+        if (most := pinned_most(estimate)) is not None:
+            said.append(word("answer.host-most", language, most_bytes=most))
     if not peak_said:
         said += [word(warning.key, language, **dict(warning.values)) for warning in estimate.warnings]
     return said + assumptions(priced, language)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.accounting import held_for
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, asks_for_requests, comparison
-from oomdoc.diagnosis.forms import FITS, compared, host_is_short, needed_of, needs_by_count
+from oomdoc.diagnosis.forms import FITS, compared, host_is_short, needed_of, needs_by_count, pinned_most
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
@@ -181,6 +181,8 @@ def _host(about: Plain) -> Iterator[Message]:
         if not host_is_short(job, estimate):
             key = "answer.host-of" if have else "answer.host"
             yield say(key, host_bytes=estimate.host_bytes, have_bytes=have)
+            if (most := pinned_most(estimate)) is not None:
+                yield say("answer.host-most", most_bytes=most)
     elif about.wanted == "host":
         phases = [phase.terms_bytes for phase in estimate.host_phases.values()]
         mapped = max((terms.get("mapped files", 0.0) for terms in phases), default=0.0) or 2.0 * estimate.params

@@ -21,6 +21,7 @@ FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
 HOST_USABLE: Final = 0.9
 """Share of the host memory that the system leaves to one job."""
+_PLAINLY_MORE: Final = 1.05
 
 
 def first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, Any], bool]:
@@ -100,6 +101,11 @@ def needed_of(estimate: Estimate) -> float:
 def host_is_short(job: Job, estimate: Estimate) -> bool:
     """Whether what is offloaded is more than the host memory that the machine is known to have."""
     return bool(job.host_gib) and estimate.host_bytes > HOST_USABLE * (job.host_gib or 0.0) * GIB
+
+
+def pinned_most(estimate: Estimate) -> float | None:
+    """Host memory of one machine with pinned blocks, in bytes, where it is plainly more than what is offloaded."""
+    return estimate.host_most_bytes if estimate.host_most_bytes > _PLAINLY_MORE * estimate.host_bytes else None
 
 
 def job_fits(job: Job, estimate: Estimate) -> bool | None:

@@ -46,6 +46,7 @@ def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
             for name, phase in estimate.phases.items()
         },
         "host_gib": gib(estimate.host_bytes),
+        "host_most_gib": gib(estimate.host_most_bytes),
         "host_phases": {
             name: {"total_gib": gib(p.total_bytes), "terms": {t: gib(v) for t, v in p.terms_bytes.items()}}
             for name, p in estimate.host_phases.items()

@@ -26,6 +26,7 @@ _FIELDS: Final = words(
         grad_accum seq_len packing grad_ckpt attention fused_ce sharding reshard_after_forward world dp tp
         pp cp sp ep nodes gpus offload gpu capacity_gib max_pixels images video_frames generations
         eval_micro_batch log_prob_batch micro_tokens prompt_len completion_len compile nvme_offload host_gib
+        pin_memory
         extra_models
         """
 )
