@@ -157,6 +157,11 @@ def accumulated_to_16(job: Job) -> int:
     return max(1, -(-16 // ((job.micro_batch or 1) * world)))
 
 
+def tensor_parallel_size(job: Job) -> int:
+    """The size of the group over which sequence parallelism splits."""
+    return job.tp or 1
+
+
 def prompt_and_completion(job: Job) -> int:
     """Both lengths together, 512 for one that is open."""
     return (job.prompt_len or 512) + (job.completion_len or 512)
@@ -307,6 +312,7 @@ VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
             training_batch,
             accumulated_to_16,
             prompt_and_completion,
+            tensor_parallel_size,
             ppo_models,
             adapters_by_storage,
             whole_prompt,

@@ -65,7 +65,8 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     if versions:
         job = _set(job, "versions", dict(versions))
     engines = facts.get("rollout.tensor_parallel")
-    for fact in map(_of_the_engine, facts.values()):
+    # Whether sequences are split has its size from the tensor-parallel group's.
+    for fact in sorted(map(_of_the_engine, facts.values()), key=lambda fact: fact.name == "sp"):
         if engines is not None and fact.name == "tp" and _is_key_of(engines, fact):
             continue
         if fact.name == "model" and not fact.stated and _TO_FILL_IN.match(str(fact.value)):
