@@ -2,11 +2,11 @@
 
 usage: python bench/trace_host.py JOBS.jsonl [-v]    one {"id", "job"} a line in, one row a line out
 
-``pip install deepspeed`` (0.19.8; a compiler builds ``DeepSpeedCPUAdam``). A process runs one engine. The accelerator
-is the processor under another name, ``cpu:0``: a storage made for that device counts as the card's, every other one as
-the host's. Ranks beyond the first are a group that talks to nobody. Pages are not locked without a card: pinned blocks are
-rounded and kept as PyTorch's allocator of host memory does (``aten/src/ATen/core/CachingHostAllocator.h``, torch 2.0 to
-2.13).
+``pip install deepspeed`` (0.19.8; a compiler builds ``DeepSpeedCPUAdam``). A process runs one engine. The
+accelerator is the processor under another name, ``cpu:0``: a storage made for that device counts as the card's, every
+other one as the host's. Ranks beyond the first are a group that talks to nobody. Pages are not locked without a card:
+pinned blocks are rounded and kept as PyTorch's allocator of host memory does
+(``aten/src/ATen/core/CachingHostAllocator.h``, torch 2.0 to 2.13).
 
 ``job``: ``hidden``, ``layers``, ``vocab``, ``world``, ``stage``, ``offload`` (``optimizer``, ``param``), ``accum``,
 ``pin_memory``, ``dtype``, ``accum_dtype``, ``sub_group_size``, ``card_free`` (bytes), ``init`` (built inside

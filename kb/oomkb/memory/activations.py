@@ -27,7 +27,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         norm=family.norm,
         order=_order(shape),
         gated=family.gated,
-        act="gelu" if s.litgpt and d.act.startswith("gelu") else d.act,
+        act="gelu" if (s.litgpt or s.megatron) and d.act.startswith("gelu") else d.act,
         qkv=family.qkv,
         gate_up=family.gate_up,
         grouped=d.kv_heads < d.heads and not d.kv_lora_rank,
