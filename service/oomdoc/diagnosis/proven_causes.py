@@ -46,6 +46,8 @@ _MIN_PIPELINE_SHARE: Final = 0.5
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
 _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
+_TOLD: Final = 0.85
+"""Confidence of a shortage that a program printed, by itself or through a library's status."""
 _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 """Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
 
@@ -54,7 +56,7 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
     """The causes with the proven one first, where there is one, and the disproved ones last."""
     found = next((account for make in _ACCOUNTS for account in make(view)), None)
     if found is None:
-        return _without_pieces(view, causes)
+        return _without_disproved(view, causes)
     known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))
     likelier = max(known.probability, _PROVEN_PROBABILITY)
     why, evidence = (found.why, *known.why), (found.span, *known.evidence)
@@ -65,22 +67,34 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
     return (first, *(replace(c, probability=c.probability * min(1.0, share)) for c in others))
 
 
-def _without_pieces(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
-    """Without fragmentation where the card has room that no piece of the cache takes, or less than is asked for."""
+def _disproved(view: View) -> Iterator[str]:
+    """Causes that what was printed rules out.
+
+    Fragmentation, where the card has room that no piece of the cache takes, or less than is asked for; that no memory
+    ran out, where a program says that it did and neither its figures nor the person say that there was room.
+    """
     wanted, free, held = (view.bytes_of(n) for n in ("requested", "free", "allocated"))
-    process = view.bytes_of("process")
+    process, outcome = view.bytes_of("process"), view.evidence.outcome
     cached = (
         view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
     )
     too_large = wanted is not None and free is not None and cached is not None and free + cached < wanted
-    if not too_large and not refused_with_room(view):
-        return tuple(causes)
-    rest = sum(c.probability for c in causes if c.cause != "fragmentation")
-    if not rest:
+    if too_large or refused_with_room(view):
+        yield "fragmentation"
+    told = outcome is not None and outcome.kind in ("device", "engine") and outcome.confidence >= _TOLD
+    if told and not refused_with_room(view) and "much-memory-free" not in {s.name for s in view.evidence.statements}:
+        yield "not-oom"
+
+
+def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
+    """The causes with the disproved ones last."""
+    disproved = set(_disproved(view))
+    rest = sum(c.probability for c in causes if c.cause not in disproved)
+    if not disproved or not rest:
         return tuple(causes)
     share = sum(c.probability for c in causes) / rest
-    others = [replace(c, probability=c.probability * share) for c in causes if c.cause != "fragmentation"]
-    return (*others, *(replace(c, probability=0.0) for c in causes if c.cause == "fragmentation"))
+    others = [replace(c, probability=c.probability * share) for c in causes if c.cause not in disproved]
+    return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
 
 
 def _one_unit(view: View) -> Iterator[Account]:
