@@ -27,7 +27,7 @@ class Line(NamedTuple):
     tag: str = ""
     rank: int | None = None
     logged: bool = False
-    """Whether a launcher's or logger's prefix stood before the text: such a line is not prose."""
+    """Whether a logger's prefix stood before the text: such a line is not prose. Who passed it on tells of no kind."""
     low: str = ""
     """``raw`` in lower case."""
 
@@ -75,28 +75,28 @@ def _line(source: str, number: int, raw: str) -> Line:
     """Peel prefixes in the order in which launchers, engines and loggers put them on."""
     if _RE["prefix"].match(raw) is None:
         return Line(source, number, raw, raw, low=raw.lower())
-    text, tag, rank, logged = raw, "", None, False
+    text, tag, rank, logged, peeled = raw, "", None, False, False
     for _ in range(6):
-        if logged and _RE["later"].match(text) is None and ".py:" not in text:
+        if peeled and _RE["later"].match(text) is None and ".py:" not in text:
             break
         before, first = text, text[:12].lstrip()[:1]
         if first == "(" and (found := _RE["worker"].match(text)) is not None:
             tag += found[0].strip()
             inner = _RE["rank_in_worker"].search(found[0])
             rank = int(inner[1]) if inner and rank is None else rank
-            text, logged = text[found.end() :], True
-        elif not logged and (found := _RE["container"].match(text)) is not None:
+            text, peeled = text[found.end() :], True
+        elif not peeled and (found := _RE["container"].match(text)) is not None:
             tag += found[0].strip()
-            text, logged = text[found.end() :], True
+            text, peeled = text[found.end() :], True
         elif first in "[drR" and (found := _RE["rank"].match(text)) is not None:
             rank, tag = int(found["rank"]), tag + found[0].strip()
-            text, logged = text[found.end() :], True
+            text, peeled = text[found.end() :], True
         elif (
-            ((first == "[" or first.isdigit() or not logged) and (found := _RE["stamp"].match(text)) is not None)
-            or (logged and (found := _RE["level"].match(text) or _RE["place"].match(text)) is not None)
+            ((first == "[" or first.isdigit() or not peeled) and (found := _RE["stamp"].match(text)) is not None)
+            or (peeled and (found := _RE["level"].match(text) or _RE["place"].match(text)) is not None)
             or (number and (found := _RE["level"].match(text)) is not None and _RE["level_starts"].match(text))
         ):
-            text, logged = text[found.end() :], True
+            text, logged, peeled = text[found.end() :], True, True
         if text is before or text == before:
             break
     return Line(source, number, text, raw, tag, rank, logged, raw.lower())

@@ -14,10 +14,25 @@ from typing import Final
 from oomdoc.intake.patterns import patterns
 
 _RE: Final = patterns(__file__)
-_STRAIGHT: Final = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'"})
+_STRAIGHT: Final = str.maketrans("“”„‘’，：；（）！？【】", "\"\"\"'',:;()!?[]")
+_WIDE: Final = "“”„‘’，：；（）"
+"""Marks that keyboards, chats and screenshots put in place of those that programs print."""
+_COLUMNS: Final = (
+    ("quote", ""),
+    ("numbered", ""),
+    ("shipped", ""),
+    ("container", ""),
+    ("journal", ""),
+    ("task", r"[rank\g<rank>]: "),
+)
+"""What each line of a run begins with, in the order in which it is taken off, and what stays of it."""
+_COUNTING: Final = frozenset({"numbered", "shipped", "journal"})
+"""Columns that differ from line to line."""
 _BLANKS: Final = str.maketrans({"\u00a0": " ", "\u200b": None, "\ufeff": None})
 _MESSAGE: Final = ("message", "msg", "log", "@message", "text")
 """Keys of a record under which log shippers keep the line: Docker ``log``, zap ``msg``, Logstash ``message``."""
+_TRACES: Final = ("exc_info", "exception", "error", "err", "stack", "stacktrace", "stack_trace", "traceback", "exc_text")
+"""Keys under which the traceback stands beside it: Python's JSON formatters, structlog, zap, Logstash."""
 _MARKS: Final = ("level", "severity", "stream", "time", "ts", "timestamp", "@timestamp")
 """Keys one of which stands beside it: without any, it is a record of somebody's data."""
 _RUN: Final = 3
@@ -42,11 +57,14 @@ def plain(text: str) -> str:
     lines = text.split("\n")
     if any(line.startswith(("{", " {")) for line in lines):
         lines = [_of_record(line) for line in lines]
-    if any(mark in text for mark in "“”„‘’"):
+    if "\\n" in text:
+        lines = [_unescaped(line) if "\\n" in line else line for line in lines]
+    if any(mark in text for mark in _WIDE):
         lines = [line if _RE["han"].search(line) else line.translate(_STRAIGHT) for line in lines]
     lines = _without_turns(lines)
-    for name, kept in (("quote", ""), ("task", r"[rank\g<rank>]: ")):
+    for name, kept in _COLUMNS:
         lines = _without_column(lines, name, kept)
+    lines = [_single_spaced(line) if "  " in line else line for line in lines]
     indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
     return "\n".join(_whole([line[indent:] for line in lines] if indent else lines))
 
@@ -68,7 +86,7 @@ _LONGEST_TURN: Final = 200
 
 
 def _of_record(line: str) -> str:
-    """The line that a record of a log shipper holds."""
+    """The lines that a record of a log shipper holds: its message, and the traceback beside it."""
     if not line.rstrip().endswith("}") or not any(f'"{key}"' in line for key in _MESSAGE):
         return line
     try:
@@ -78,7 +96,30 @@ def _of_record(line: str) -> str:
     if not isinstance(record, dict) or not any(key in record for key in _MARKS):
         return line
     held = next((record[key] for key in _MESSAGE if isinstance(record.get(key), str)), None)
-    return line if held is None else "\r".join(f"[INFO] {part}" for part in held.rstrip("\n").split("\n"))
+    if held is None:
+        return line
+    traces = [record[key] for key in _TRACES if isinstance(record.get(key), str)]
+    return "\r".join("\n".join([held.rstrip("\n"), *traces]).split("\n"))
+
+
+def _unescaped(line: str) -> str:
+    """A log in one string, its ends of lines written out, as lines; of a template with places to fill in, the line."""
+    parts = line.replace("\\\\n", "\\n").split("\\n")
+    told = [part for part in parts if part.strip()]
+    if len(told) < _RUN or sum(map(len, told)) < _TELLING * len(told) or _RE["place"].search(line):
+        return line
+    return _RE["escape"].sub(r"\1", "\r".join(parts).replace("\\t", "    "))
+
+
+_TELLING: Final = 30
+"""Characters that the lines of a log have on average; those of a prompt's template have fewer."""
+
+
+def _single_spaced(line: str) -> str:
+    """A sentence that a screenshot's reader spaced widely, spaced as it was printed; tables stay as they are."""
+    if len(_RE["wide"].findall(line)) < _FEWEST or _RE["row"].search(line) is not None:
+        return line
+    return _RE["wide"].sub(" ", line)
 
 
 def _without_column(lines: Sequence[str], name: str, kept: str) -> list[str]:
@@ -89,7 +130,7 @@ def _without_column(lines: Sequence[str], name: str, kept: str) -> list[str]:
         end = at
         while end < len(lines) and found[end] is not None:
             end += 1
-        alike = len({mark[0] for mark in found[at:end] if mark is not None}) < max(end - at, 2)
+        alike = name in _COUNTING or len({mark[0] for mark in found[at:end] if mark is not None}) < max(end - at, 2)
         if alike and end - at >= min(_RUN, len(lines)):
             for n in range(at, end):
                 if (mark := found[n]) is not None:

@@ -234,6 +234,7 @@ def _printed(named: Sequence[_Hit], kinds: Sequence[Kind]) -> bool:
         kinds[h.index] != "prose"
         or h.row.window
         or h.line.logged
+        or h.line.tag
         or "Error" in h.line.text
         or _RE["described"].match(h.line.text)
         for h in named
