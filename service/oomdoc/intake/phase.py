@@ -220,6 +220,8 @@ _GUESSED, _UNKNOWN = 0.45, 0.2
 two in five are wrong, so it is a hint and never stated."""
 _REACH: Final = 150
 """Lines between a frame and the message that ends its traceback."""
+_BETWEEN_FRAMES: Final = 12
+"""Lines of one writer between the frames of one traceback."""
 _QUOTED: Final = 3
 """Lines before a message that is quoted first, with its log after it."""
 _STARTS: Final = ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile")
@@ -236,7 +238,7 @@ def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tu
         before = [p for p in placed if 0 <= p.index - index <= 60 and p.tag == line.tag]
     chain: list[Placed] = []
     for place in reversed(before):
-        if chain and chain[-1].index - place.index > 12:
+        if chain and chain[-1].own - place.own > _BETWEEN_FRAMES:
             break
         chain.append(place)
     frames = [p.frame for p in reversed(chain)]

@@ -14,7 +14,7 @@ from typing import Final
 from oomdoc.intake.patterns import patterns
 
 _RE: Final = patterns(__file__)
-_STRAIGHT: Final = str.maketrans("“”„‘’，：；（）！？【】", "\"\"\"'',:;()!?[]")
+_STRAIGHT: Final = str.maketrans("“”„‘’，：；（）！？【】", '"""\'\',:;()!?[]')
 _WIDE: Final = "“”„‘’，：；（）"
 """Marks that keyboards, chats and screenshots put in place of those that programs print."""
 _COLUMNS: Final = (
@@ -31,7 +31,17 @@ _COUNTING: Final = frozenset({"numbered", "shipped", "journal"})
 _BLANKS: Final = str.maketrans({"\u00a0": " ", "\u200b": None, "\ufeff": None})
 _MESSAGE: Final = ("message", "msg", "log", "@message", "text")
 """Keys of a record under which log shippers keep the line: Docker ``log``, zap ``msg``, Logstash ``message``."""
-_TRACES: Final = ("exc_info", "exception", "error", "err", "stack", "stacktrace", "stack_trace", "traceback", "exc_text")
+_TRACES: Final = (
+    "exc_info",
+    "exception",
+    "error",
+    "err",
+    "stack",
+    "stacktrace",
+    "stack_trace",
+    "traceback",
+    "exc_text",
+)
 """Keys under which the traceback stands beside it: Python's JSON formatters, structlog, zap, Logstash."""
 _MARKS: Final = ("level", "severity", "stream", "time", "ts", "timestamp", "@timestamp")
 """Keys one of which stands beside it: without any, it is a record of somebody's data."""
@@ -41,7 +51,6 @@ _LEAST_WIDTH, _MOST_WIDTH = 60, 240
 """Columns of a terminal that breaks lines."""
 _TERMINALS: Final = (80, 100, 120, 132, 160)
 """Columns that terminals have: one line that ends there is enough, of other widths it takes more."""
-_MAIL_WIDTH: Final = 80
 _FEWEST: Final = 2
 _LONGEST: Final = 4000
 """Characters from which a line takes in no other."""
@@ -117,9 +126,7 @@ _TELLING: Final = 30
 
 def _single_spaced(line: str) -> str:
     """A sentence that a screenshot's reader spaced widely, spaced as it was printed; tables stay as they are."""
-    if len(_RE["wide"].findall(line)) < _FEWEST or _RE["row"].search(line) is not None:
-        return line
-    return _RE["wide"].sub(" ", line)
+    return line if _RE["row"].search(line) is not None else _RE["wide"].sub(" ", line)
 
 
 def _without_column(lines: Sequence[str], name: str, kept: str) -> list[str]:
@@ -150,7 +157,7 @@ def _whole(lines: Sequence[str]) -> list[str]:
         cut = [n for n in breaks if len(lines[n]) == width and _goes_on(lines[n], lines[n + 1])]
         if len(cut) < _FEWEST and width not in _TERMINALS:
             cut = []
-        soft = [n for n in breaks if _is_full(lines[n], lines[n + 1], width)] if width <= _MAIL_WIDTH else []
+        soft = [n for n in breaks if _is_full(lines[n], lines[n + 1], width)]
         joints = dict.fromkeys(soft, " ") if len(soft) >= _FEWEST else {}
         for n, joint in sorted({**joints, **dict.fromkeys(cut, "")}.items()):
             if len(out[n]) < _LONGEST:

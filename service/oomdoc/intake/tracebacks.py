@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,6 +13,8 @@ from oomdoc.intake.patterns import patterns
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns(__file__)
+_NEAR: Final = 40
+"""Lines of a writer between a frame and its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Placed:
     index: int
     frame: Frame
     tag: str
+    own: int = 0
+    """The number of the line among those of its writer: of ranks that print into one log, lines of one are far apart."""
 
 
 def read_frames(lines: Sequence[Line]) -> list[Placed]:
@@ -28,20 +33,22 @@ def read_frames(lines: Sequence[Line]) -> list[Placed]:
     out: list[Placed] = []
     open_by_tag: dict[str, int] = {}
     last: dict[str, int] = {}
+    written: Counter[str] = Counter()
     for index, line in enumerate(lines):
+        written[line.tag] += 1
         frames = list(_frames(line))
         for frame in frames:
-            out.append(Placed(index, frame, line.tag))
+            out.append(Placed(index, frame, line.tag, written[line.tag]))
         if frames:
             open_by_tag[line.tag] = last[line.tag] = len(out) - 1
         elif "> " in line.text[:12] and line.tag in last and (found := _RE["pointed"].match(line.text)) is not None:
             at = last[line.tag]
             open_by_tag.pop(line.tag, None)
-            if index - out[at].index <= 40:
+            if written[line.tag] - out[at].own <= _NEAR:
                 out[at] = replace(out[at], frame=replace(out[at].frame, code=found["code"].strip()[:200]))
         elif line.tag in open_by_tag and line.text.strip() and not _RE["marks"].match(line.text):
             at = open_by_tag.pop(line.tag)
-            if index - out[at].index <= 40 and not out[at].frame.code:
+            if written[line.tag] - out[at].own <= _NEAR and not out[at].frame.code:
                 out[at] = replace(out[at], frame=replace(out[at].frame, code=line.text.strip()[:200]))
     return out
 

@@ -36,7 +36,16 @@ _INLINE: Final = Expression(
     r"text-generation-launcher|sglang serve|trtllm-serve|llama-server|"
     r"python[0-9.]{0,5} (?:-m |-u )?[\w./-]{1,100})(?=[ \t])"
 )
-_ENV: Final = compiled(r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}=[^\s=]")
+_ENV: Final = compiled(
+    r"[ \t]{0,20}(?:export[ \t]+)?[A-Z][A-Z0-9_]{2,60}="
+    r"(?![^\s\"']{1,200}[,.;:]? (?:to|for|or|and|if|is|was|in|on|as|can|may|with|when|before)\b)[^\s=]"
+)
+"""An assignment that does not stand in a sentence ("X=1 to avoid this")."""
+_OUTPUT: Final = compiled(
+    r"^[ \t]{0,8}(?:\[\w{1,12}\]: ?)?(?:Traceback \(most recent call last\)|File \"|[\w.]{1,80}(?:Error|Exception): |\[?\d{4}-\d\d-\d\d[T ])",
+    re.M,
+)
+"""Lines that programs print and nobody runs."""
 _FLAGS: Final = compiled(r"[ \t]{0,20}--?[A-Za-z][\w.-]{1,80}(?:[ =\t]|\\?$)")
 _OVERRIDE: Final = compiled(r"[ \t]{0,20}\+{0,2}[A-Za-z_]\w{0,60}(?:\.[\w/@-]{1,60}){1,8}=")
 _PAIR: Final = compiled(
@@ -92,7 +101,9 @@ def segments(name: str, text: str) -> Iterator[Segment]:
     at = 0
     for start, end, language in _fences(text):
         yield from _runs(text, at, start)
-        inner = _LANGUAGES.get(language.lower()) or classify(text, start, end)
+        inner = _LANGUAGES.get(language.lower())
+        if inner is None or (inner == "shell" and _OUTPUT.search(text, start, end) is not None):
+            inner = classify(text, start, end)
         if inner is None:
             yield from _runs(text, start, end)
         else:
