@@ -42,7 +42,8 @@ _ENV: Final = compiled(
 )
 """An assignment that does not stand in a sentence ("X=1 to avoid this")."""
 _OUTPUT: Final = compiled(
-    r"^[ \t]{0,8}(?:\[\w{1,12}\]: ?)?(?:Traceback \(most recent call last\)|File \"|[\w.]{1,80}(?:Error|Exception): |\[?\d{4}-\d\d-\d\d[T ])",
+    r"^[ \t]{0,8}(?:\[\w{1,12}\]: ?)?(?:Traceback \(most recent call last\)|File \"|[\w.]{1,80}(?:Error|Exception): |"
+    r"\[?\d{4}-\d\d-\d\d[T ])",
     re.M,
 )
 """Lines that programs print and nobody runs."""
