@@ -25,7 +25,7 @@ class Placed:
     frame: Frame
     tag: str
     own: int = 0
-    """The number of the line among those of its writer: of ranks that print into one log, lines of one are far apart."""
+    """The number of the line among those of its writer: where ranks share a log, lines of one are far apart."""
 
 
 def read_frames(lines: Sequence[Line]) -> list[Placed]:
