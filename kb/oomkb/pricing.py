@@ -159,25 +159,4 @@ def _named_shape(name: str, *, untied: bool = False) -> ModelShape:
 
 def device_of(job: Job) -> Device | None:
     """The GPU, with a stated capacity in place of the catalogue's; ``None`` where neither is stated."""
-    if job.capacity_gib is None:
-        return gpus.find(job.gpu) if job.gpu else None
-    return _sized(job.gpu, job.capacity_gib)
-
-
-@lru_cache(maxsize=1024)
-def _sized(gpu: str | None, capacity_gib: float) -> Device:
-    """A card of which the capacity is stated."""
-    capacity_bytes = round(capacity_gib * GIB)
-    device = gpus.find(gpu, capacity_bytes) if gpu else None
-    if device is None:
-        return Device(name=gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
-    if device.unified and device.nominal_bytes == capacity_bytes:  # the size on the box, of which a part is the GPU's
-        return device
-    # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
-    # fraction ("79.15 GiB") is no rounded size: a program printed it.
-    if (
-        capacity_gib == int(capacity_gib)
-        and abs(capacity_bytes - device.capacity_bytes) <= 0.12 * device.capacity_bytes
-    ):
-        return replace(device, capacity_bytes=min(capacity_bytes, device.capacity_bytes))
-    return replace(device, capacity_bytes=capacity_bytes)
+    return gpus.sized(job.gpu, job.capacity_gib)

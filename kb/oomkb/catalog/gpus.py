@@ -6,13 +6,15 @@ people write them (``"Tesla V100 32G"``, ``"8×A800 80G"``, ``"昇腾910B"``); s
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from oomkb.catalog import gpu_data, gpu_text
 from oomkb.catalog.gpu_text import GpuMention
 from oomkb.memory.device import Device
+from oomkb.units import GIB
 
-__all__ = ["GpuMention", "all_devices", "find", "find_all", "variants"]
+__all__ = ["GpuMention", "all_devices", "find", "find_all", "sized", "variants"]
 
 
 def all_devices() -> tuple[Device, ...]:
@@ -30,6 +32,27 @@ def find(text: str, capacity_bytes: int | None = None) -> Device | None:
     """
     mentions = gpu_text.scan(text[:400], strict=False, capacity_bytes=capacity_bytes)
     return max(mentions, key=lambda m: m.certainty).device if mentions else None
+
+
+@lru_cache(maxsize=1024)
+def sized(gpu: str | None, capacity_gib: float | None) -> Device | None:
+    """The card that is named, with a stated capacity in place of the catalogue's; ``None`` where neither is stated."""
+    if capacity_gib is None:
+        return find(gpu) if gpu else None
+    capacity_bytes = round(capacity_gib * GIB)
+    device = find(gpu, capacity_bytes) if gpu else None
+    if device is None:
+        return Device(name=gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
+    if device.unified and device.nominal_bytes == capacity_bytes:  # the size on the box, of which a part is the GPU's
+        return device
+    # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
+    # fraction ("79.15 GiB") is no rounded size: a program printed it.
+    if (
+        capacity_gib == int(capacity_gib)
+        and abs(capacity_bytes - device.capacity_bytes) <= 0.12 * device.capacity_bytes
+    ):
+        return replace(device, capacity_bytes=min(capacity_bytes, device.capacity_bytes))
+    return replace(device, capacity_bytes=capacity_bytes)
 
 
 def find_all(text: str) -> list[GpuMention]:

@@ -7,7 +7,6 @@ before a condition turns it around.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
 from oomkb.memory.engines import static_share
 from oomkb.memory.job import Job
-from oomkb.memory.ranks import model_parallel, ranks_needed
+from oomkb.memory.ranks import cards_needed, model_parallel
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB, billions_with_experts
 
@@ -134,10 +133,7 @@ def _spelt(value: Any) -> str:
 
 
 def _card_gib(job: Job) -> float | None:
-    """What one card holds: as stated, or as the catalogue knows it by the card's name."""
-    if job.capacity_gib or not job.gpu:
-        return job.capacity_gib
-    found = gpus.find(job.gpu)
+    found = gpus.sized(job.gpu, job.capacity_gib)
     return found.capacity_bytes / GIB if found else None
 
 
@@ -215,6 +211,13 @@ def own_context(job: Job) -> int | None:
     return models.context_length(config_of(job))
 
 
+def context_by_memory(job: Job) -> int | None:
+    """Ollama's ``num_ctx`` where nobody states one, by the memory of all cards (``server/routes.go``)."""
+    cards = (_card_gib(job) or 0) * all_cards(job)
+    tier = 262144 if cards >= 47 else 32768 if cards >= 23 else 4096
+    return min(tier, own_context(job) or tier) if cards else None
+
+
 def all_cards(job: Job) -> int:
     """GPUs of all machines."""
     return (job.gpus or 1) * (job.nodes or 1)
@@ -225,9 +228,9 @@ def ranks_by_machine(job: Job) -> int | None:
     return max(1, job.world // (job.nodes or 1)) if job.world is not None else None
 
 
-def cards_needed(job: Job) -> int | None:
+def cards_for_sizes(job: Job) -> int | None:
     """The fewest ranks that the parallel sizes can be laid out on, where those are several."""
-    needed = math.lcm(*ranks_needed(job).values())
+    needed = cards_needed(job)
     return needed if needed > 1 else None
 
 
@@ -318,11 +321,12 @@ VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
             whole_prompt,
             longest_prompt,
             own_context,
+            context_by_memory,
             chunk_by_card,
             static_share_of_card,
             all_cards,
             ranks_by_machine,
-            cards_needed,
+            cards_for_sizes,
             ranks_left,
             split_over_cards,
             spread_layers,

@@ -229,8 +229,8 @@ def records() -> tuple[Record, ...]:
 
 
 @cache
-def _of_engines() -> tuple[Default, ...]:
-    return tuple(default_of(row, "engine arguments") for row in read_toml(_COMMON)["engine"])
+def _of_engines(part: str) -> tuple[Default, ...]:
+    return tuple(default_of(row, "engine arguments") for row in read_toml(_COMMON)[part])
 
 
 def framework_of(record: Record) -> Framework:
@@ -242,7 +242,11 @@ def framework_of(record: Record) -> Framework:
         package=record.package,
         aliases=record.aliases,
         base=record.base,
-        defaults=(*(_of_engines() if record.kind == "serving" else ()), *record.defaults),
+        defaults=(
+            *(_of_engines("engine") if record.kind == "serving" else ()),
+            *record.defaults,
+            *(_of_engines("engine_last") if record.kind == "serving" and not record.base else ()),
+        ),
         settings=record.settings or tuple(_settable(record)),
     )
 

@@ -79,26 +79,30 @@ def cache_of(
     ahead: float = 0.0,
     pages: Pages | None = None,
     kept: float | None = None,
+    spread: bool = False,
 ) -> Cache:
     """The cache of one sequence over the layers of its stage.
 
     :param ahead: tokens that one step computes at once, which a windowed layer holds beside its window.
+    :param spread: one process lays whole layers on the cards and counts the output as one more (llama.cpp).
     :param kept: the share of all tokens that windowed layers have room for, where that does not follow their window.
     """
     d = shape.dims
-    share = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
+    share = 1 if d.kv_lora_rank else min(s.attention_tp, d.kv_heads)
+    layers = shape.layer_count
+    part = -(-(layers + 1) // s.pp) / layers if spread and s.pp > 1 else 1 / s.pp
     scales = 8.0 * d.kv_heads / share if "per_token_head" in (kv_dtype or "") else 0.0  # of key and value, fp32
-    per_layer = ((d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) + scales) / s.pp
+    per_layer = ((d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) + scales) * part
     token = sum(layer.count * per_layer for layer in shape.layers if layer.caches and not layer.window)
     if kept is not None:
         token += kept * sum(layer.count * per_layer for layer in shape.layers if layer.caches and layer.window)
-        return Cache(token, (), _states(s, shape) / s.pp)
+        return Cache(token, (), _states(s, shape) * part)
     windowed = tuple(
         (layer.count * per_layer, layer.window + ahead) for layer in shape.layers if layer.caches and layer.window
     )
     if pages is not None and token and not windowed:
-        return _paged(s, shape, per_layer, pages) or Cache(token, windowed, _states(s, shape) / s.pp)
-    return Cache(token, windowed, _states(s, shape) / s.pp)
+        return _paged(s, shape, per_layer, pages) or Cache(token, windowed, _states(s, shape) * part)
+    return Cache(token, windowed, _states(s, shape) * part)
 
 
 def _paged(s: Setting, shape: ModelShape, per_layer: float, pages: Pages) -> Cache | None:
@@ -136,7 +140,7 @@ def _states(s: Setting, shape: ModelShape) -> float:
         total += d.mixers.count(mixer) * count(d.fields, d.hidden) if count else 0.0
     # The configurations of Qwen3.5 and 3.6 say float32, which shortened ones leave out; Qwen3-Next has none.
     wide = str(d.fields.get("mamba_ssm_dtype") or ("32" if d.model_type.startswith("qwen3_5") else "")).endswith("32")
-    return total * (4.0 if wide else 2.0) / s.tp
+    return total * (4.0 if wide else 2.0) / s.attention_tp
 
 
 def _of(c: Mapping[str, Any], *names: str, default: int = 0) -> int:

@@ -33,9 +33,14 @@ class Engine:
     name: str
     rule: str
     """``total``: a share of the card less everything else; ``static``: a share of the free memory before loading, for
-    weights and cache alone; ``free``: a share of what is free after loading; ``exact``: the cache of the stated context
-    and no more."""
+    weights and cache alone; ``free``: a share of what is free after loading; ``profiled``: a share of what loading and
+    the largest batch leave; ``exact``: the cache of the stated context and no more."""
     version: tuple[int, int] = (999, 0)
+
+    @property
+    def of_the_rest(self) -> bool:
+        """Whether the engine's share is one of what is left after loading, for the cache alone."""
+        return self.rule in ("free", "profiled")
 
     @property
     def window_share(self) -> float | None:
@@ -55,8 +60,8 @@ _RULES: Final = {
     "tgi": "total",
     "sglang": "static",
     "lmdeploy": "free",
-    "tensorrt": "free",
-    "trtllm": "free",
+    "tensorrt": "profiled",  # ``_torch/pyexecutor/_util.py``: (total - peak) x fraction
+    "trtllm": "profiled",
     "llama.cpp": "exact",
     "ollama": "exact",
 }
@@ -138,8 +143,8 @@ def _attention_width(s: Setting, shape: ModelShape) -> float:
     """Queries, keys, values and the output, per token on one GPU."""
     d = shape.dims
     if d.kv_lora_rank:
-        return (2 * d.heads * d.qk_head_dim + 2 * d.heads * (d.v_head_dim or d.head_dim)) / s.tp
-    return (2 * d.q_width) / s.tp + 2 * max(d.k_width / s.tp, d.head_dim)
+        return (2 * d.heads * d.qk_head_dim + 2 * d.heads * (d.v_head_dim or d.head_dim)) / s.attention_tp
+    return (2 * d.q_width) / s.attention_tp + 2 * max(d.k_width / s.attention_tp, d.head_dim)
 
 
 def _expert_bytes(s: Setting, shape: ModelShape, tokens: float, each: float) -> float:

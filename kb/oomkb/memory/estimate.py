@@ -101,6 +101,9 @@ class Served:
     """The longest ``max_model_len`` with which they find their cache; ``None`` where the card is not known."""
     at_once: int = 1
     """Requests that are to find their cache at once."""
+    shared_bytes: float = 0.0
+    """What the engine's share is a share of: the card, or what loading leaves of it (``of_the_rest``)."""
+    of_the_rest: bool = False
 
     @property
     def requests(self) -> float:

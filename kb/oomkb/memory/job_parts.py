@@ -45,6 +45,8 @@ class Serving:
     cuda_graphs: bool | None = None
     graph_batch: int | None = None
     """Requests of the largest batch for which a CUDA graph is captured."""
+    attention_dp: bool | None = None
+    """``dp`` divides the tensor-parallel group: attention is split over ``tp / dp`` cards, all else over ``tp``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -320,7 +320,7 @@ _PARTS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
     "gpu_memory_utilization": (_share, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
     "engine": _TEXT,
     "kv_dtype": _TEXT,
-    **dict.fromkeys(("colocated", "sleep", "cuda_graphs", "dora", *_LOOP_FLAGS), _FLAG),
+    **dict.fromkeys(("colocated", "sleep", "cuda_graphs", "attention_dp", "dora", *_LOOP_FLAGS), _FLAG),
 }
 """Fields of parts that are no plain whole numbers: how each is read, and its schema."""
 _OTHERS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {

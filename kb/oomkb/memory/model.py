@@ -294,6 +294,8 @@ def _served(
             length=found.length,
             largest_length=found.largest_len,
             at_once=found.at_once,
+            shared_bytes=found.shared,
+            of_the_rest=found.of_the_rest,
         ),
         sources=SOURCES,
     )

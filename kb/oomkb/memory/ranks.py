@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from oomkb.errors import JobError
@@ -28,6 +29,8 @@ def ranks_needed(job: Job) -> dict[str, int]:
     """
     own = 1 if job.sp in (None, job.tp) else job.sp
     out = {"tp x pp x cp": model_parallel(job)}
+    if replicated(job):
+        out["dp x tp x pp"] = (job.dp or 1) * model_parallel(job)
     if own and own > 1:
         out["tp x pp x cp x sp"] = model_parallel(job) * own
     if (job.ep or 1) > 1:
@@ -88,9 +91,36 @@ def stated_count(job: Job, *names: str) -> int | None:
     return None
 
 
+def cards_needed(job: Job) -> int:
+    """The fewest cards that the parallel sizes of a model can be laid out on."""
+    return math.lcm(*ranks_needed(job).values())
+
+
+def replicated(job: Job) -> bool:
+    """Whether an engine was told to start ``dp`` copies, each on cards of its own."""
+    return job.objective == "inference" and (job.dp or 1) > 1 and "dp" not in job.assumed and not attention_dp(job)
+
+
+def attention_dp(job: Job) -> int:
+    """Parts of a tensor-parallel group with attention of their own; 0 where attention is split like all else.
+
+    SGLang 0.5 ``layers/dp_attention.py``: ``attn_tp_size = tp_size // dp_size``. TensorRT-LLM's ``enable_attention_dp``
+    has as many parts as ranks.
+    """
+    if not job.get("serving.attention_dp"):
+        return 0
+    return math.gcd(job.tp or 1, job.dp if job.dp and "dp" not in job.assumed else job.tp or 1)
+
+
 def expert_split(job: Job, tp: int, ep: int, *, megatron: bool) -> int:
-    """Megatron cuts experts over tensor parallelism too, unless set otherwise; others keep them whole under ep."""
+    """Over how many cards each routed expert is cut.
+
+    Megatron cuts experts over tensor parallelism too, unless set otherwise; others keep them whole under ep. An engine
+    cuts them over what ``ep`` leaves of its tensor-parallel group.
+    """
     stated = stated_count(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
+    if job.objective == "inference" and not stated:
+        return max(1, tp // ep)
     return stated or (tp if megatron or ep == 1 else 1)
 
 

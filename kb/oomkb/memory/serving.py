@@ -7,7 +7,6 @@ whether it starts is not the size of the process but whether one request of ``ma
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -28,7 +27,7 @@ from oomkb.memory.engines import (
 from oomkb.memory.extra_models import extra_shape
 from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.overhead import normal
-from oomkb.memory.ranks import stated_count
+from oomkb.memory.ranks import replicated, stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import weight_bytes
@@ -67,7 +66,7 @@ def draft_bytes(
             layer = max(shape.layers, key=lambda found: found.params)
             d = shape.dims
             weights += (layer.params + 2 * d.hidden * d.hidden) * 2.0 / s.tp
-            split = 1 if d.kv_lora_rank else min(s.tp, d.kv_heads)
+            split = 1 if d.kv_lora_rank else min(s.attention_tp, d.kv_heads)
             cache += d.kv_elements_per_token / split * element_bytes(s, kv_dtype) * tokens
         else:
             weights += other.params * 2.0 / s.tp
@@ -86,16 +85,15 @@ _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""
 _USUAL_LENGTH: Final = 2048
 """Tokens of a sequence that a script generates where none are stated, as for training (``setting.py``)."""
-_MAX_TAKEN_LENGTH: Final = 32768
-"""Tokens up to which a server is taken to accept the model's own context, where no length is stated."""
-_UNKNOWN_LENGTH: Final = 8192
-"""Taken where the model states no context either."""
+_TAKEN_LENGTH: Final = 8192
+"""Tokens of a server's request where no length is stated, no more than the model's own context."""
 _SPECULATED: Final = 3
 """Tokens that a head speculates where nothing is said."""
 # How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
 _WEIGHTS_SIGMA: Final = 0.02
 _ACTIVATIONS_SIGMA: Final = 0.2
 _OUTSIDE_SIGMA_BYTES: Final = 0.25 * GIB
+_GRAPHS_SIGMA: Final = 0.4
 _CARD_SIGMA: Final = 0.02
 """How closely a process keeps to its share of the card, graphs and context included."""
 
@@ -116,6 +114,12 @@ class ServingBytes:
     """Outside of torch: context, communication."""
     budget: float = 0.0
     """What the engine's rule leaves to the cache; below zero where weights and activations exceed its share."""
+    shared: float = 0.0
+    """What the engine's share is a share of."""
+    of_the_rest: bool = False
+    """Whether that is what loading leaves of the card."""
+    spread: float = 0.0
+    """How closely the size of the process is known, one sigma."""
     drafts: float = 0.0
     """Weights of a draft model."""
     largest_len: int | None = None
@@ -146,9 +150,9 @@ class ServingBytes:
 
 
 def served_length(job: Job, shape: ModelShape) -> int:
-    """The ``max_model_len`` of a server, stated or taken: the model's own context, as far as 32,768 tokens."""
+    """The ``max_model_len`` of a server, stated or taken."""
     stated = job.get("serving.max_model_len") or job.seq_len
-    return stated or min(shape.dims.max_positions, _MAX_TAKEN_LENGTH) or _UNKNOWN_LENGTH
+    return stated or min(shape.dims.max_positions or _TAKEN_LENGTH, _TAKEN_LENGTH)
 
 
 def serving_bytes(
@@ -167,6 +171,9 @@ def serving_bytes(
     engine = engine_of(job, s)
     if engine is None:
         return _generate(job, s, shape)
+    if engine.name == "vllm" and replicated(job):
+        # docs, ``serving/data_parallel_deployment``: "expert layers form a group of size DP x TP"
+        s = replace(s, etp=s.etp * s.dp)
     want = job.serving
     length = length or served_length(job, shape)
     kv_dtype = want.kv_dtype if want else None
@@ -174,7 +181,13 @@ def serving_bytes(
     ahead = 0.0 if engine.first else float(tokens)
     draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
     cache = cache_of(
-        s, shape, kv_dtype, ahead=ahead, pages=_pages(job, engine, heads=draft.heads), kept=engine.window_share
+        s,
+        shape,
+        kv_dtype,
+        ahead=ahead,
+        pages=_pages(job, engine, heads=draft.heads),
+        kept=engine.window_share,
+        spread=engine.rule == "exact",
     )
     at_once = (want.concurrency if want else None) or 1
     needed = at_once * (cache.bytes_at(length) + draft.cache)
@@ -189,17 +202,19 @@ def serving_bytes(
         length=length,
         outside=measured + context,
         at_once=at_once,
+        of_the_rest=engine.of_the_rest,
     )
     capacity = capacity_bytes_of(job, device)
     if capacity is None:
         return held
     pictures = shape.vision is not None
     sizes = {"measured": measured, "context": context, "tokens": tokens}
-    budget = _budget(job, engine, s, held, capacity, pictures=pictures, **sizes)
+    shared, budget = _budget(job, engine, s, held, capacity, pictures=pictures, **sizes)
     share = needed / (needed - at_once * draft.cache) if needed > at_once * draft.cache else 1.0
     largest = cache.longest(max(0.0, budget) / share / at_once)
     pool = min(needed, budget) if engine.rule == "exact" else budget
-    held = replace(held, budget=budget, kv_pool=max(0.0, pool), largest_len=largest)
+    held = replace(held, budget=budget, shared=shared, kv_pool=max(0.0, pool), largest_len=largest)
+    held = replace(held, spread=_spread(engine, held))
     return replace(held, warnings=_short(held)) if budget < needed else held
 
 
@@ -253,8 +268,8 @@ def _budget(
     context: float,
     tokens: float,
     pictures: bool,
-) -> float:
-    """What the engine's rule leaves to the cache."""
+) -> tuple[float, float]:
+    """What the engine's share is a share of, and what its rule leaves to the cache."""
     want = job.serving
     stated = want.gpu_memory_utilization if want else None
     weights = held.weights + held.drafts
@@ -262,13 +277,24 @@ def _budget(
         share = stated or static_share(capacity, tokens, tp=s.tp, pp=s.pp, graphs=held.graphs > 0)
         if pictures and engine.version < (0, 5):
             share *= 0.95  # SGLang 0.4.4 ``model_runner.py``: "Automatically reduce --mem-fraction-static"
-        return (capacity - context - measured) * share - weights
-    if engine.rule == "free":
-        return (capacity - context - measured - weights) * (stated or 0.9)
+        shared = capacity - context - measured
+        return shared, shared * share - weights
+    if engine.of_the_rest:
+        batch = held.activations if engine.rule == "profiled" else 0.0
+        shared = max(0.0, capacity - context - measured - weights - batch)
+        return shared, shared * (stated or 0.9)
     if engine.rule == "exact":
-        return capacity - weights - held.activations - measured - context
+        return capacity, capacity - weights - held.activations - measured - context
     graphs = held.graphs if engine.name == "vllm" and engine.version >= (0, 21) else 0.0
-    return capacity * (stated or 0.9) - weights - held.activations - measured - graphs
+    return capacity, capacity * (stated or 0.9) - weights - held.activations - measured - graphs
+
+
+def _spread(engine: Engine, held: ServingBytes) -> float:
+    """A share of the card is kept to; where it is one of the rest, the rest takes up what the weights are off by."""
+    if engine.of_the_rest:
+        batch = 0.0 if engine.rule == "profiled" else _ACTIVATIONS_SIGMA * held.activations
+        return batch + _GRAPHS_SIGMA * held.graphs + _OUTSIDE_SIGMA_BYTES
+    return _CARD_SIGMA * held.process
 
 
 def _short(held: ServingBytes) -> tuple[Note, ...]:
@@ -315,5 +341,5 @@ def start_probability(found: ServingBytes, process: float, room: float) -> float
     """
     sigma = _WEIGHTS_SIGMA * found.weights + _ACTIVATIONS_SIGMA * found.activations + _OUTSIDE_SIGMA_BYTES
     cache = normal((found.budget - found.kv_needed) / sigma) if found.kv_pool > 0 else 0.0
-    card = normal(math.log(room / max(process, 1.0)) / _CARD_SIGMA)
+    card = normal((room - process) / max(found.spread, 1.0))
     return round(min(cache, card), 4)

@@ -11,7 +11,7 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
 from oomkb.memory.offload import offloaded, pins
-from oomkb.memory.ranks import FSDP, chunks, expert_split, ranks
+from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
     LOADED,
@@ -92,6 +92,8 @@ class Setting:
     ep: int
     etp: int
     """Tensor parallelism of routed experts."""
+    attention_tp: int
+    """That of attention, the key/value cache and the embedding."""
     chunks: int
     """Virtual pipeline stages on each rank (interleaved schedule)."""
     gpus_per_node: int
@@ -277,6 +279,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         sp=1 if tp > 1 and sp in (tp, 1) else sp,
         ep=ep,
         etp=expert_split(job, tp, ep, megatron=megatron),
+        attention_tp=tp // (attention_dp(job) or 1),
         chunks=chunks(job, shape, pp),
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,

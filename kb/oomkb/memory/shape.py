@@ -174,6 +174,11 @@ class ModelShape:
         return sum(layer.expert_params * layer.count for layer in self.layers)
 
     @cached_property
+    def attention_params(self) -> int:
+        """Parameters of all attention's matrices."""
+        return sum(m.params * layer.count for layer in self.layers for m in layer.linears if m.part == "attention")
+
+    @cached_property
     def linear_params(self) -> int:
         """Parameters of the decoder's linear modules: what 4- and 8-bit quantization replaces."""
         return sum(m.count * m.inputs * m.outputs * layer.count for layer in self.layers for m in layer.linears)

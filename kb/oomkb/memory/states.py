@@ -162,14 +162,14 @@ class States:
 
 def rank_params(s: Setting, shape: ModelShape) -> tuple[float, float]:
     """(linear, other) elements on the fullest GPU after tensor, pipeline and expert parallelism."""
-    experts = shape.expert_params
-    linear = (shape.linear_params - experts) / s.tp + padded(s, shape) * experts / (s.ep * s.etp)
-    inner = shape.layer_params - shape.linear_params
-    ends = shape.text_params - shape.linear_params - inner
+    experts, more = shape.expert_params, 1 / s.attention_tp - 1 / s.tp  # what data-parallel attention keeps whole
+    linear = (shape.linear_params - experts) / s.tp + more * shape.attention_params
+    linear += padded(s, shape) * experts / (s.ep * s.etp)
+    inner, ends = shape.layer_params - shape.linear_params, shape.text_params - shape.layer_params
     if s.pp > 1:
         ends = max(shape.embed_params, shape.head_params or shape.embed_params)
     vision = shape.vision.params if shape.vision else 0
-    return linear / s.pp, inner / s.pp + ends / s.tp + vision
+    return linear / s.pp, inner / s.pp + ends / s.tp + more * shape.embed_params + vision
 
 
 def padded(s: Setting, shape: ModelShape) -> float:

@@ -110,8 +110,9 @@ def _reserved(about: Plain) -> Iterator[Message]:
     share = about.job.get("serving.gpu_memory_utilization")
     if about.wanted != "reserved" or served is None or not capacity or not share:
         return
-    sizes = {"share_bytes": share * capacity, "capacity_bytes": capacity, "cache_bytes": served.cache_bytes}
-    percent = round(100 * share)
+    taken = about.estimate.process_bytes
+    sizes = {"share_bytes": taken, "capacity_bytes": capacity, "cache_bytes": served.cache_bytes}
+    percent = round(100 * taken / capacity)
     yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
 
 
@@ -222,11 +223,13 @@ def _decisive(about: Plain) -> Message:
     share, served = job.get("serving.gpu_memory_utilization"), estimate.served
     if about.answer != "fits" and served is not None and share and needed_of(estimate) <= estimate.capacity_bytes:
         # It would fit the card, not the part of it that the engine takes.
-        percent = round(100 * share)
+        form = "rest" if served.of_the_rest else "share"
         return say(
-            f"answer.{about.answer}-share",
-            share_percent=percent,
-            share_bytes=share * values["capacity_bytes"],
+            f"answer.{about.answer}-{form}",
+            share_percent=round(100 * share),
+            share_bytes=share * served.shared_bytes,
+            rest_bytes=served.shared_bytes,
+            process_bytes=estimate.process_bytes,
             **values,
         )
     return say(f"answer.{about.answer}", **values)

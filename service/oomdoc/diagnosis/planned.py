@@ -18,6 +18,7 @@ from oomkb.errors import OomdocError
 from oomkb.frameworks import LAUNCHERS, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.ranks import cards_needed
 from oomkb.memory.setting import ONLINE
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import device_of
@@ -111,7 +112,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
 def _split_as_stated(job: Job) -> Job:
     """Without a number of cards that is less than the model is split over: it is another run's, or somebody's guess."""
     cards = job.world or (job.gpus or 0) * (job.nodes or 1)
-    if cards and cards < (job.tp or 1) * (job.pp or 1) * (job.cp or 1):
+    if cards and cards < cards_needed(job):
         return job.with_fields({"gpus": None, "world": None})
     return job
 

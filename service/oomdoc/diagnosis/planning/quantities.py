@@ -150,7 +150,7 @@ def lowest_share(prices: Prices, context: Context) -> Iterator[Message]:
     outside = context.causes[:1] and context.causes[0] in OUTSIDE and context.has("serving.utilization")
     if not outside or served is None or not share or prices.capacity_bytes is None or not served.starts:
         return
-    lowest = math.ceil(100 * (share - (served.cache_bytes - served.needed_bytes) / prices.capacity_bytes)) / 100
+    lowest = math.ceil(100 * (share - (served.cache_bytes - served.needed_bytes) / served.shared_bytes)) / 100
     key = worded(prices.job, prices.job, "serving.gpu_memory_utilization", share)[0][0]
     yield say("fixes.note.lowest-share", key=key, lowest=f"{lowest:.2f}", length=f"{served.length:,}")
 

@@ -19,6 +19,7 @@ from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical
 from oomkb.frameworks.completion import UNKNOWN
 from oomkb.memory.job import Job
+from oomkb.memory.ranks import cards_needed, replicated
 
 _FIELDS: Final = words(
     """
@@ -115,7 +116,9 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
     if stated("fsdp"):
         job = _fill(job, "sharding", "fsdp")
     count = stated("gpu_count")
-    if isinstance(count, int) and count > 0 and job.world is None and job.gpus is None:
+    served = job.with_fields({"objective": "inference"}) if framework in ENGINES else job
+    least = cards_needed(served) if replicated(served) else 1
+    if isinstance(count, int) and count >= least and job.world is None and job.gpus is None:
         nodes = job.nodes or (-(-count // 8) if count > 16 and count % 8 == 0 else 1)
         job = _set(job, "gpus", max(1, count // nodes))
         if nodes > 1:
