@@ -48,7 +48,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         causal_eager=False,
         dropout=d.dropout > 0,
         attention_dropout=d.attention_dropout > 0,
-        softmax=family.softmax,
+        softmax="input" if s.megatron and family.softmax == "fp32" else family.softmax,  # its own kernel
         softcap=d.attention_softcap,
         multiplier=family.scaled_residual,
         mixer=mixer_of(s, shape),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oomkb.memory.job import Job
+from oomkb.memory.offload import flattened_bytes
 from oomkb.memory.ranks import FSDP, GATHERED, stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
@@ -56,7 +57,11 @@ def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Ma
     saved = trainable if s.sharding in GATHERED else min(trainable, shard)
     running = {**libraries, "offloaded states": offloaded, "workers": worker_bytes(count) * ranks}
     return {
-        "load": {**libraries, **load_terms(wanted, stored=stored, cast=cast, loading=loading)},
+        "load": {
+            **libraries,
+            **load_terms(wanted, stored=stored, cast=cast, loading=loading),
+            "flattened weights": flattened_bytes(job, s, 0.0 if s.adapters else shape.params / s.tp / s.pp),
+        },
         "training": running,
         "save": {**running, "state dict": saved},
     }

@@ -43,6 +43,16 @@ _SWAP_BUFFERS: Final = (5, 1e8, 4)
 """Buffers for parameters, elements of one, and buffers for the optimizer, each of a sub-group (DeepSpeed's docs)."""
 
 
+def flattened_bytes(job: Job, s: Setting, trained: float) -> float:
+    """Host memory of one machine while stages 1 and 2 are made: every rank's weights, apart and as one flat buffer.
+
+    Before 0.18.6 on the host, since then where the card has no room for it (DeepSpeed's pull request 7828).
+    """
+    engine = version(job.versions.get("deepspeed", ""))
+    made = s.sharding in _EARLY and engine and engine < (0, 18, 6)
+    return 2.0 * trained * s.held_bytes * s.gpus_per_node if made else 0.0
+
+
 def offloaded_bytes(
     s: Setting, shape: ModelShape, *, states: float, weights: float, partition: float
 ) -> tuple[float, float]:

@@ -181,21 +181,18 @@ def _states_alone(view: View) -> Iterator[Account]:
 
 def _states_of_a_rank(view: View) -> Iterator[Account]:
     """What each rank of a model that is split over several keeps of its part, whole, is more than the card."""
-    failure, capacity, job, estimate = view.failure, view.bytes_of("capacity"), view.job, view.estimate
-    if failure is None or failure.kind != "device" or not capacity or estimate is None or not view.evidence.documents:
+    failure, capacity, job, states = view.failure, view.bytes_of("capacity"), view.job, view.state_bytes
+    if failure is None or failure.kind != "device" or not capacity or states is None or not view.evidence.documents:
         return
     split = (job.tp or 1) * (job.pp or 1) > 1 and not (job.ep or 1) > 1 and job.sharding in (None, "none", "ddp")
     if not split or job.method != "full" or job.offload or view.phase in ("load", "eval", "save"):
         return
-    step = estimate.phases.get("optimizer-step")
-    states = sum(step.terms_bytes.get(name, 0.0) for name in _STATES) if step is not None else 0.0
     filled = (view.bytes_of("allocated") or 0) >= _FAR_FROM_FULL * capacity
     if states >= _PLAINLY_MORE * capacity and filled:
         sizes = {"states_bytes": states, "capacity_bytes": capacity}
         yield from account_of(view, "model-states", "states-of-rank", sizes)
 
 
-_STATES: Final = ("weights", "gradients", "fp32 masters", "optimizer states")
 _PLAINLY_MORE: Final = 1.25
 """Of a card: states that the arithmetic has at so much are more than it, however little it may be off."""
 

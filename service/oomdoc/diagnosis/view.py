@@ -201,14 +201,13 @@ class View:
 
     @cached_property
     def state_bytes(self) -> float | None:
-        """Predicted weights, gradients and optimizer states that one GPU holds in every step."""
+        """Predicted weights, gradients and optimizer states that one GPU holds at once; no temporaries of the step."""
         if self.estimate is None:
             return None
-        causes = ("model-states", "optimizer-init")
-        return max(
-            sum(v for k, v in phase.terms_bytes.items() if owner_of(k) in causes and k != "cast weights")
-            for phase in self.estimate.phases.values()
-        )
+        return max(sum(p.terms_bytes.get(name, 0.0) for name in _STATES) for p in self.estimate.phases.values())
+
+
+_STATES: Final = ("weights", "adapters", "gradients", "fp32 masters", "optimizer states")
 
 
 def owner_of(term: str) -> str | None:
