@@ -19,6 +19,8 @@ from oomdoc.intake.asked import asked_in
         ("Would rank 16 or 64 matter for LoRA of an 8B?", [{"lora.r": 16}, {"lora.r": 64}]),
         ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
         ("Can I do batch 4 and 4096 tokens?", []),
+        ("How much RAM does ZeRO-3 with offload_optimizer and offload_param need for a full 7B?", []),
+        ("Is optimizer offload on or off better for a full 7B?", [{"offload": ("optimizer",)}, {"offload": ()}]),
         ("Why do rank 1 and rank 2 hold more than the others?", []),
         ("Would going from 2 to 4 3090s help a 14B LoRA?", [{"gpus": 2}, {"gpus": 4}]),
         ("4 卡和 8 卡差多少？", [{"gpus": 4}, {"gpus": 8}]),

@@ -218,11 +218,12 @@ def _numbered(text: str) -> dict[str, list[_Mention]]:
 
 def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
-    values = {**_worded(text), **_numbered(text)}
+    values, switched = {**_worded(text), **_numbered(text)}, dict[str, list[_Mention]]()
     for name, pattern in ROWS.group("setting").items():
         side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
-            values.setdefault(name.split(":")[0], found)
+            switched.setdefault(name.split(":")[0], []).extend(found)  # what is offloaded is more than one
+    values = {**switched, **values}
     compared = {field for side in sides for field in side.fields}
     out = {}
     for field, mentions in values.items():

@@ -127,6 +127,13 @@ SAID = {
         ("BitsAndBytesConfig(load_in_4bit=True)\npeft LoraConfig(r=16)\ntraining OOM", {"method": "qlora"}),
         ("I'm fine tuning a 70b model in 4-bit with PEFT", {"method": "qlora", "params_b": 70}),
     ],
+    "splits": [
+        ("Megatron, TP 8 with sequence parallel and PP 4, OOM", {"tp": 8, "pp": 4, "sp": True}),
+        ("Megatron TP=8，开启序列并行，爆显存", {"tp": 8, "sp": True}),
+        ("Megatron with TP 8, without sequence parallel, OOM", {"tp": 8, "sp": None}),
+        ("ulysses sequence parallel size 4, OOM", {"sp": 4}),
+        ("ZeRO-3 with offload_optimizer and offload_param, OOM", {"zero_stage": 3, "offload": ("optimizer", "param")}),
+    ],
     "shares": [
         ("GPU memory usage is 22.5/24 GB", {"capacity_gib": 24}),
         ("显存占用 78G/80G", {"capacity_gib": 80}),
