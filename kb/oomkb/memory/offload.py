@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from oomkb.memory.job import Job
-from oomkb.memory.ranks import FSDP
+from oomkb.memory.ranks import FSDP, FSDP1
 from oomkb.memory.releases import version
 from oomkb.memory.shape import ModelShape
 
@@ -74,9 +74,10 @@ def offloaded_bytes(
         needs += own
         more += _engine_weights(s, shape, weights) if weights else 0.0
     elif s.sharding in FSDP and weights and s.pins is not False:
-        # Parameters and gradients, each pinned (``_fsdp_param.py``, 315; ATen's ``_to_copy``, ``pin_out``).
-        split = s.shards * s.tp * s.pp
-        more = 2 * sum(_beyond(n / split * s.param_bytes) * count for n, count in _parameters(shape))
+        # What is sharded together and its gradient, each pinned: of units (``_flat_param.py``, 1260) or of parameters
+        # (``_fsdp_param.py``, 315; ATen's ``_to_copy``, ``pin_out``).
+        split, pieces = s.shards * s.tp * s.pp, _units(shape) if s.sharding in FSDP1 else _parameters(shape)
+        more = 2 * sum(_beyond(n / split * s.param_bytes) * count for n, count in pieces)
     return needs * s.gpus_per_node, (needs + more) * s.gpus_per_node
 
 
@@ -115,6 +116,12 @@ def _engine_weights(s: Setting, shape: ModelShape, weights: float) -> float:
     if s.adapters:
         return max(0.0, alone - weights) if s.pins is not False else 0.0
     return _beyond(weights) + (alone if s.pins is not False else 0.0)
+
+
+def _units(shape: ModelShape) -> Iterator[tuple[float, int]]:
+    """Elements of the flat parameters of a transformer-based wrapping, and how many there are."""
+    yield from ((layer.params, layer.count) for layer in shape.layers)
+    yield shape.text_params - shape.layer_params, 1
 
 
 def _parameters(shape: ModelShape) -> Iterator[tuple[float, int]]:
