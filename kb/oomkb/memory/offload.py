@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP, FSDP1
-from oomkb.memory.releases import version
+from oomkb.memory.releases import engine_version
 from oomkb.memory.shape import ModelShape
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def pins(job: Job, sharding: str) -> bool | None:
 
     Stages 1 and 2 pinned whatever was stated before 0.18.3 (its pull request 7689). ``None`` where it is not known.
     """
-    stated, engine = job.extra.get("pin_memory"), version(job.versions.get("deepspeed", ""))
+    stated, engine = job.extra.get("pin_memory"), engine_version(job)
     if sharding in _EARLY and engine and engine < (0, 18, 3):
         return True
     return stated if isinstance(stated, bool) else True if engine >= (0, 19, 5) else None
@@ -48,7 +48,7 @@ def flattened_bytes(job: Job, s: Setting, trained: float) -> float:
 
     Before 0.18.6 on the host, since then where the card has no room for it (DeepSpeed's pull request 7828).
     """
-    engine = version(job.versions.get("deepspeed", ""))
+    engine = engine_version(job)
     made = s.sharding in _EARLY and engine and engine < (0, 18, 6)
     return 2.0 * trained * s.held_bytes * s.gpus_per_node if made else 0.0
 

@@ -354,6 +354,11 @@ _FIXED: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", 
 OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
 
 
+def engine_version(job: Job) -> tuple[int, ...]:
+    """DeepSpeed's release; empty where unknown."""
+    return version(job.versions.get("deepspeed", ""))
+
+
 @lru_cache(maxsize=512)
 def version(text: str) -> tuple[int, ...]:
     """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""

@@ -211,8 +211,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     quant = job.quant or ("nf4" if method == "qlora" else "none")
     if quant == "nf4" and "torchtune" in (job.framework or "").lower():
         quant = "nf4-double"  # torchao quantizes the scales as well
-    param = pick("param_dtype", job.param_dtype, "bf16")
-    param = "bf16" if param == "auto" else param
+    param = pick("param_dtype", job.param_dtype, "bf16").replace("auto", "bf16")
     notes: tuple[Note, ...] = (*(FUSED,) * (fast_loss(job) and not job.fused_ce), *notes_of(job, shape))
     autocast = job.autocast if job.autocast is not None else "none"
     if upcasts_frozen(job, quant):
