@@ -34,7 +34,10 @@ leaves no trace.
   that holds), ``write`` (value, changes, conditions) and ``keys`` (those that stand for the field, where they are not
   those of the conditions), or ``shared``: the name and words of a rule that several frameworks have
   (``oomdoc.intake.configs.rules`` and ``shared``).
-- ``[[totals]]``: ``key`` counts samples of all ranks together, which divided by the values of ``by`` is ``gives``.
+- ``[[needs]]``: what it takes only beside something else: where the conditions ``when`` hold, those of ``also`` must.
+  What would break one of these is not written (``source``: the check, or what happens without).
+- ``[[totals]]``: ``key`` counts samples of all ranks together, which divided by the values of ``by`` is ``gives``;
+  where it gives nothing, all that are stated must stay in proportion.
 - ``[settings]``: the fields it can be set to, where they are not those it has keys for: ``any``, and ``"field >=1.0"``
   = the values.
 - ``features``, ``[lines]``: what a remedy may ask for, and how it is said here (:mod:`oomkb.frameworks.abilities`).
@@ -100,6 +103,15 @@ class RuleRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NeedRow:
+    """A row of ``[[needs]]``."""
+
+    when: str
+    also: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TotalBatch:
     """A key that counts samples over all ranks, and the keys that divide it."""
 
@@ -145,6 +157,7 @@ class Record:
     keys: tuple[KeyRow, ...] = ()
     words: tuple[WordRow, ...] = ()
     rules: tuple[RuleRow, ...] = ()
+    needs: tuple[NeedRow, ...] = ()
     totals: tuple[TotalBatch, ...] = ()
     settings: tuple[Setting, ...] = ()
     defaults: tuple[Default, ...] = ()
@@ -190,6 +203,7 @@ def _record(name: str, data: Mapping[str, Any]) -> Record:
         keys=tuple(KeyRow(tuple(keys.split()), *said.split()) for keys, said in data.get("keys", {}).items()),
         words=tuple(WordRow(**row) for row in data.get("words", ())),
         rules=tuple(_rule(row) for row in data.get("rules", ())),
+        needs=tuple(NeedRow(**row) for row in data.get("needs", ())),
         totals=tuple(TotalBatch(row["key"], row["gives"], tuple(row["by"])) for row in data.get("totals", ())),
         settings=tuple(_settings(data.get("settings", {}))),
         defaults=tuple(default_of(row, source) for row in data.get("defaults", ())),

@@ -65,21 +65,15 @@ def _checked(changes: dict[str, Any]) -> dict[str, Any]:
     return {name: None for name, value in changes.items() if value is None} | stated_fields(changes)
 
 
-def _reason(field: str, why: str, framework: str, language: str) -> str:
-    """Why a field was not changed, and what to do."""
-    from oomdoc.report.words import word
-
-    return word(f"fix.{why}", language, field=field, framework=framework or "-")
-
-
 def _apply(
     file: Path, text: str, changes: dict[str, Any], framework: str | None, *, write: bool, language: str
 ) -> None:
     from oomdoc.intake.configs import patch
+    from oomdoc.report.sentences import not_written
     from oomdoc.report.words import word
 
     patched = patch(text, filename=file.name, framework=framework, changes=changes)
-    reasons = [_reason(field, why, patched.framework, language) for field, why in patched.unplaced.items()]
+    reasons = [not_written(field, why, patched.framework, language) for field, why in patched.unplaced.items()]
     if patched.error:
         for reason in reasons:
             sys.stderr.write(reason + "\n")

@@ -40,6 +40,12 @@ def change_sentence(change: dict[str, Any], language: str) -> str:
     return text + (f"  [{change['file']}]" if named else "")
 
 
+def not_written(field: str, why: str, framework: str, language: str) -> str:
+    """Why a field was not written into a file, and what to do (:class:`oomdoc.intake.configs.Patched`)."""
+    kind, _, beside = why.partition(" ")
+    return word(f"fix.{kind}", language, field=field, framework=framework or "-", beside=beside)
+
+
 def likely(probability: float | None) -> str:
     """A probability as people read it: nothing about memory is quite certain."""
     return "?" if probability is None else f"{min(0.99, max(0.01, probability)):.0%}"

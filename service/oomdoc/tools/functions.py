@@ -164,13 +164,12 @@ def fix(
 ) -> forms.Fixed:
     """Write job fields into a file in its own framework's keys; comments, order and all other lines stay."""
     from oomdoc.intake.configs import patch
-    from oomdoc.report.words import word
+    from oomdoc.report.sentences import not_written
 
     done = patch(text, filename=filename or "input", framework=framework, changes=stated_fields(fields))
     if done.error and not done.unplaced:
         raise InputError(done.error, where=filename or "text")
-    name = done.framework or "-"
-    reasons = {f: word(f"fix.{why}", lang, field=f, framework=name) for f, why in done.unplaced.items()}
+    reasons = {f: not_written(f, why, done.framework, lang) for f, why in done.unplaced.items()}
     return forms.Fixed(framework=done.framework, diff=done.diff, text=done.text if whole else "", unplaced=reasons)
 
 

@@ -40,6 +40,7 @@ def _submitted(docs: list[Doc]) -> list[Doc]:
     if runs is None:
         return docs
     runs.entries = [*asked.entries, *runs.entries]
+    runs.env = [*asked.env, *runs.env]  # variables lie with the first piece of a script
     return rest
 
 
@@ -64,7 +65,10 @@ def _assembled(docs: list[Doc]) -> list[Doc]:
         else:
             out.append(doc)
     # Where commands take in what is set apart, what none takes in is not in effect.
-    return [d for d in out if not (d.array and d.array != _BATCH and taken)]
+    kept = [d for d in out if not (d.array and d.array != _BATCH and taken)]
+    if kept:
+        kept[0].env = [*(e for d in out if d not in kept for e in d.env), *kept[0].env]
+    return kept
 
 
 def merge_shell(docs: list[Doc]) -> list[Doc]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.named_codecs import CODECS
-from oomdoc.intake.configs.rules import present, rule_group
+from oomdoc.intake.configs.rules import need_of, present, rule_group
 from oomdoc.intake.configs.shared import shared_group
 from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, whole
@@ -44,6 +44,8 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         name=record.name,
         keys=keys,
         groups=groups,
+        needs=tuple(need_of(row, _heads(record)) for row in record.needs),
+        products=tuple((row.key, *row.by) for row in record.totals if not row.gives),
         bases=bases,
         neutral=frozenset(known | set(_of_roles(record))),
         sections=tuple(norm(n)[:-1] for n in sections),
@@ -95,12 +97,14 @@ def _groups(record: Record) -> Iterator[Group]:
     parts = [word for word in record.words if word.part]
     for name in dict.fromkeys(word.field for word in parts):
         yield _parts(name, [word for word in parts if word.field == name])
-    keys = (key for row in record.keys for key in row.keys)
-    heads = frozenset(key.split(".")[0] for key in keys if "." in key)
     for rule in record.rules:
-        yield shared_group(rule.shared) if rule.shared else rule_group(rule, CODECS, heads)
-    for total in record.totals:
-        yield _division(total)
+        yield shared_group(rule.shared) if rule.shared else rule_group(rule, CODECS, _heads(record))
+    yield from (_division(total) for total in record.totals if total.gives)
+
+
+def _heads(record: Record) -> frozenset[str]:
+    """The sections that the framework's keys have."""
+    return frozenset(key.split(".")[0] for row in record.keys for key in row.keys if "." in key)
 
 
 def _word(row: WordRow) -> Group:

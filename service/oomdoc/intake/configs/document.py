@@ -265,6 +265,9 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     for entry in entries:
         key = clean_key(entry.key)
         if entry.style not in ("kwarg", "call"):
+            whole = key.partition(".")[2] if entry.style == "attribute" else ""
+            if "." in whole and whole in owner.names():  # ``cfg.train.micro_batch_size = 4``, whatever holds it
+                key = whole
             key = _named_in(key, owner, names, pair=entry.style == "pair")
             key = _in_full(key, names) if entry.style in ("flag", "flag=", "bare") else key
         yield entry if key == entry.key else replace(entry, key=key)

@@ -14,10 +14,13 @@ def _present(view: View, names: tuple[str, ...]) -> str | None:
     return view.first(*(norm(n) for n in names))
 
 
-def _said_by(view: View, key: Key) -> str | None:
-    """The name that says the field, as it is read: of those that stand there, the first with a value."""
+def _said_by(view: View, key: Key) -> list[str]:
+    """The names that say the field: of those that stand there, the first with a value and others with the same."""
     there = [name for name in map(norm, key.names) if name in view]
-    return next((name for name in there if key.codec.read(view[name].value) is not None), next(iter(there), None))
+    read = {name: key.codec.read(view[name].value) for name in there}
+    first = next((name for name in there if read[name] is not None), next(iter(there), None))
+    places = {view[name].key_span: name for name in reversed(there) if first is not None and read[name] == read[first]}
+    return sorted(places.values(), key=there.index)
 
 
 def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
@@ -27,10 +30,12 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
     keys, groups = doc.table.rows(name)
     for level in doc.table.levels():
         for key in (k for k in keys if k in level.keys):
-            found = _said_by(view, key)
-            made = DROP if found is None or value is None else key.codec.write(value, view[found].value)
-            if found is not None and made is not None:
-                return 0, {found: made}
+            made = {
+                found: DROP if value is None else key.codec.write(value, view[found].value)
+                for found in _said_by(view, key)
+            }
+            if made and None not in made.values():
+                return 0, made
         for group in (g for g in groups if g in level.groups and value is not None):
             if _present(view, group.names) is not None:
                 wanted = group.write(view, name, value)

@@ -124,6 +124,37 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
         yield from (("gpu_count", count, entry) for count, entry in devices[:1] if count > found["gpus"][1])
 
 
+def every_statement(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
+    """As :func:`launch_facts`, with what another statement makes void."""
+    for entry in entries:
+        yield from ((field, count, entry) for field, count in _launched(entry))
+    yield from _asked(entries)
+    yield from _by_mpi(entries, started=False)
+    for entry in env:
+        name, count = _COUNTING.get(entry.key, ""), whole(entry.value)
+        if name == "visible" and (devices := visible_gpus(str(entry.value))):
+            yield "gpus", devices, entry
+        elif name in ("gpus", "nodes") and count:
+            yield name, count, entry
+    yield from _settings(env)
+
+
+def counted_as(entry: Entry, text: str, was: Any, value: Any) -> str | None:
+    """A value in the manner of what stands there: ``8``, ``gpu:a100:8``, a list of devices.
+
+    ``None`` where the old value was worked out from something else.
+    """
+    if _COUNTING.get(entry.key) == "visible":
+        return ",".join(map(str, range(value)))
+    found = _COUNTED_THING.fullmatch(text)
+    if found is None or number(found[2]) != was:
+        return str(value) if entry.style == "env" else None
+    return f"{found[1] or ''}{value}"
+
+
+_COUNTED_THING: Final = re.compile(r"(.{0,80}:)?([0-9.]{1,8})")
+
+
 def _asked(entries: list[Entry]) -> Iterator[Reading]:
     cloud = any(entry.key.endswith(_ACCELERATORS) for entry in entries)
     for entry in entries:

@@ -7,23 +7,19 @@ what the reader sees, not what the writer hoped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.intake.configs.analysis import MAX_CHARS, Doc, analyse
-from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.analysis import MAX_CHARS, Doc
 from oomdoc.intake.configs.environment import set_variable
 from oomdoc.intake.configs.key_choice import writes_for
-from oomdoc.intake.configs.launch import launch_facts
+from oomdoc.intake.configs.launch import counted_as, every_statement
 from oomdoc.intake.configs.placing import apply_write
-from oomdoc.intake.configs.read_back import as_counted, breaks, has_use, is_off, same, says, unified
+from oomdoc.intake.configs.read_back import as_counted, breaks, is_off, says, stored_otherwise, unified
 from oomdoc.intake.configs.segments import form_of
-from oomdoc.intake.configs.table import norm
-from oomdoc.intake.configs.values import number
-from oomdoc.intake.configs.wordlist import words
+from oomdoc.intake.configs.whole_text import Text, candidates, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -40,9 +36,10 @@ class Patched:
     Reasons: ``unknown-framework`` (whose keys would be guessed), ``no-document`` (nothing to change was recognised),
     ``no-key`` (the framework has no such key, or the file no place that is known to take it), ``not-read-back``
     (written, the file would say otherwise, or more than was asked for would change), ``from-argument`` (the script is
-    given it when it is run), ``without-use`` (the run that the file describes makes no use of it), ``not-a-value``,
-    ``in-sentence`` (it stands in a sentence, in no line of a configuration or command). What is not placed leaves the
-    text as it was.
+    given it when it is run), ``auto`` (it is what another file says), ``stored`` (the model's files are in another
+    form), ``without-use`` (the run that the file describes makes no use of it), ``not-a-value``, ``in-sentence`` (it
+    stands in a sentence, in no line of a configuration or command), ``needs KEY=VALUE`` (the framework takes it only
+    beside that). What is not placed leaves the text as it was.
     """
 
     text: str
@@ -65,35 +62,18 @@ def _canonical(name: str, value: Any) -> Any:
     return normalise(name, value) if name in VOCABULARY else value
 
 
-@lru_cache(maxsize=64)
-def _analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]:
-    """As :func:`analyse`: the fields of a plan, and the plans of a diagnosis, go into the same few texts."""
-    return tuple(analyse(filename, text, framework))
-
-
-def _candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
-    """The documents a change may go into, the run itself before launchers' files and scattered keys."""
-
-    def rank(item: tuple[int, Doc]) -> tuple[int, int, int]:
-        _, doc = item
-        launcher = doc.table is not None and doc.table.name in LAUNCHERS
-        return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.readings()), -len(doc.entries))
-
-    return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None), key=rank)
-
-
 def _serves(doc: Doc) -> bool:
     """Whether a command starts a server of a model that it names."""
     engine = doc.form == "shell" and doc.table is not None and doc.table.name in ENGINES
     return engine and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
 
 
-def _one(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
+def _one(source: Text, name: str, value: Any) -> Text | None:
     """The text with one change made, or ``None`` where no key says it."""
-    docs = _analysed(filename, text, framework)
-    main = next((index for index, doc in _candidates(docs) if doc.form == "shell"), None)
+    docs = source.docs
+    main = next((index for index, doc in candidates(docs) if doc.form == "shell"), None)
     options = []
-    for index, doc in _candidates(docs):
+    for index, doc in candidates(docs):
         found = None if doc.usage else writes_for(doc, doc.view(), name, value)
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
         if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
@@ -103,54 +83,35 @@ def _one(text: str, filename: str, framework: str | None, name: str, value: Any)
     for fits in (0, 1):
         for level, index, writes in options:
             if level == fits:
-                done = _write_all(text, filename, framework, index, writes)
+                done = _write_all(source, index, writes)
                 if done is not None:
                     return done
     return None
 
 
-def _write_all(text: str, filename: str, framework: str | None, index: int, writes: Mapping[str, Any]) -> str | None:
+def _write_all(source: Text, index: int, writes: Mapping[str, Any]) -> Text | None:
     for key, value in writes.items():
-        docs = _analysed(filename, text, framework)
-        if index >= len(docs):
-            return None
-        done = apply_write(text, docs[index], key, value)
+        done = apply_write(source.text, source.docs[index], key, value) if index < len(source.docs) else None
         if done is None:
             return None
-        text = done
-    return text
+        source = replace(source, text=done)
+    return source
 
 
-def _launch(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
-    """Numbers of processes and machines, where a launcher's flag or variable states them."""
-    for doc in _analysed(filename, text, framework):
-        for found, _, entry in launch_facts(doc.entries, doc.env):
-            if found == name and (number(entry.value) is not None or entry.key.endswith("VISIBLE_DEVICES")):
-                if entry.key.endswith("VISIBLE_DEVICES"):
-                    value = ",".join(map(str, range(int(value))))
-                start, end = entry.value_span
-                return text[:start] + str(value) + text[end:]
-    return None
+_COUNTED: Final = ("gpus", "nodes", "world")
 
 
-@lru_cache(maxsize=64)
-def _values(text: str, filename: str, framework: str | None) -> Mapping[str, Any]:
-    """What the text says, field by field; the document read first wins, as the patch went there first."""
-    out: dict[str, Any] = {}
-    docs = _analysed(filename, text, framework)
-    for _, doc in _candidates(docs):
-        if doc.table is not None:
-            out.setdefault("framework", doc.table.name)
-        for name, value, _ in doc.readings():
-            out.setdefault(name, value)
-        for name, value, _ in launch_facts(doc.entries, doc.env):
-            out.setdefault(name, value)
-    for doc in docs:
-        for name, value, _ in launch_facts(doc.entries, doc.env):
-            out.setdefault(name, value)
-        for entry in doc.env:
-            out.setdefault(f"env.{entry.key}", entry.value)
-    return MappingProxyType(out)
+def _launch(source: Text, name: str, value: Any, was: Any) -> Text | None:
+    """What launchers and the environment are told, wherever a flag, a request or a variable states the old value."""
+    stated = [reading for doc in source.docs for reading in every_statement(doc.entries, doc.env)]
+    places = {e.value_span: e for found, count, e in stated if found == name and count == was}
+    text = source.text
+    for (start, end), entry in sorted(places.items(), reverse=True):
+        new = counted_as(entry, text[start:end], was, value)
+        if new is None or not entry.resolved:
+            return None
+        text = text[:start] + new + text[end:]
+    return replace(source, text=text) if places else None
 
 
 _ARGUMENT: Final = re.compile(r"[\"']?\$(?:[0-9]|\{[0-9]{1,2}\})")
@@ -170,7 +131,7 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         return Patched(text, error="the file is too large to be patched")
     if is_notebook(filename, text):
         return _in_notebook(text, filename, framework, changes)
-    original = text
+    source = original = Text(text, filename, framework)
     unplaced: dict[str, str] = {}
     wanted: dict[str, Any] = {}
     for name in sorted(changes, key=lambda n: _ORDER.index(n) if n in _ORDER else len(_ORDER)):
@@ -182,40 +143,39 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         if name in ("framework", "versions", "gpu", "capacity_gib"):
             unplaced[name] = "no-key"
             continue
-        given = [e for e in _left_open(text, filename, framework, name) if _ARGUMENT.match(text, *e.value_span)]
-        done = None if given else _change(text, filename, framework, name, value)
+        given = source.left_open(name)
+        asked = any(_ARGUMENT.match(source.text, *e.value_span) for e in given)
+        elsewhere = "from-argument" if asked else "auto" if any(e.value == "auto" for e in given) else ""
+        done = None if elsewhere else _change(source, name, value)
         if done is None:
-            unplaced[name] = "from-argument" if given else _why_not(_analysed(filename, text, framework))
-            continue
-        if not (changes.get("method") or changes.get("objective") or _used(text, filename, framework, name, value)):
+            unplaced[name] = elsewhere or _why_not(source.docs)
+        elif name == "quant" and stored_otherwise(source.values, value):
+            unplaced[name] = "stored"
+        elif not (changes.get("method") or changes.get("objective") or source.uses(name, value)):
             unplaced[name] = "without-use"
-            continue
-        text, wanted[name] = done, value
-    bad = _misread(original, text, filename, framework, wanted) if wanted else {}
-    if not bad and breaks(original, text, form_of(filename)):
-        bad = dict.fromkeys(wanted, "not-read-back")
-    if (
-        not bad
-        and form_of(filename) is None
-        and _changes_sentence(original, text, _analysed(filename, original, framework))
-    ):
-        bad = dict.fromkeys(wanted, "in-sentence")
+        else:
+            source, wanted[name] = done, value
+    bad = _wrong(original, source, wanted) if wanted else {}
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = (
-            patch(original, filename=filename, framework=framework, changes=kept)
-            if kept
-            else Patched(original, error=_NOTHING)
+            patch(text, filename=filename, framework=framework, changes=kept) if kept else Patched(text, error=_NOTHING)
         )
         return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
     error = None if wanted or not changes else _NOTHING
-    return Patched(
-        text,
-        unified(original, text, filename),
-        MappingProxyType(unplaced),
-        error,
-        _named(_analysed(filename, original, framework)),
-    )
+    diff = unified(text, source.text, filename)
+    return Patched(source.text, diff, MappingProxyType(unplaced), error, _named(original.docs))
+
+
+def _wrong(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """The changes that a patched text must not be given back with, and why."""
+    form = form_of(before.filename)
+    bad = misread(before, after, wanted)
+    if not bad and breaks(before.text, after.text, form):
+        bad = dict.fromkeys(wanted, "not-read-back")
+    if not bad and form is None and _changes_sentence(before.text, after.text, before.docs):
+        bad = dict.fromkeys(wanted, "in-sentence")
+    return bad
 
 
 _QUOTED: Final = re.compile(r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|(?:^|\s)#.*")
@@ -254,7 +214,7 @@ def _in_notebook(text: str, filename: str, framework: str | None, changes: Mappi
 
 def _named(docs: Sequence[Doc]) -> str:
     """Whose keys the file holds."""
-    found = next((doc.table.name for _, doc in _candidates(docs) if doc.table is not None), "")
+    found = next((doc.table.name for _, doc in candidates(docs) if doc.table is not None), "")
     return found or ("unknown" if any(doc.unknown for doc in docs) else "")
 
 
@@ -264,94 +224,24 @@ def _why_not(docs: Sequence[Doc]) -> str:
     return "unknown-framework" if any(doc.unknown for doc in docs) else "no-document"
 
 
-_LENGTHS: Final = frozenset(("seq_len", "prompt_len", "completion_len"))
-"""Fields that one variable may state together; who changes it changes them all."""
-_UNRELATED: Final = _LENGTHS | words(
-    """
-    model micro_batch tp pp cp ep generations max_pixels rollout.tensor_parallel rollout.gpu_memory_utilization
-    serving.max_model_len serving.gpu_memory_utilization
-    """
-)
-"""Fields that no change of another one may alter."""
-_OF_ONE_KEY: Final = _UNRELATED | words("attention optimizer grad_accum lora.r param_dtype")
-"""Fields that one key says."""
-
-
-def _misread(
-    original: str, text: str, filename: str, framework: str | None, wanted: Mapping[str, Any]
-) -> dict[str, str]:
-    """The changes that the patched text does not say, or all of them where it says more than they ask for."""
-    before, said = _values(original, filename, framework), _values(text, filename, framework)
-    bad: dict[str, str] = {}
-    for name, value in wanted.items():
-        if name == "method" and wanted.get("quant") is not None and said.get(name) in ("lora", "qlora"):
-            continue  # the storage of the base decides between the two
-        if not says(said, name, value):
-            bad[name] = "not-read-back"
-    written = {as_counted(before, name, value)[0] for name, value in wanted.items()} | set(wanted)
-    bad.update(dict.fromkeys(_said_still(original, text, filename, framework, wanted), "not-read-back"))
-    tied = {n for d in _analysed(filename, original, framework) for n, _, e in d.readings() if e.shared} & _LENGTHS
-    altered = [n for n in _UNRELATED if n in before and n not in written | tied and not same(before[n], said.get(n))]
-    return bad or (dict.fromkeys(wanted, "not-read-back") if altered else {})
-
-
-def _said_still(
-    original: str, text: str, filename: str, framework: str | None, wanted: Mapping[str, Any]
-) -> Iterator[str]:
-    """The fields of one value that a key said before and says still, beside the new one that says otherwise."""
-    docs, later = (_analysed(filename, each, framework) for each in (original, text))
-    for doc, now in zip(docs, later, strict=False):
-        changed = doc.form not in ("python", "ini") and original[doc.start : doc.end] != text[now.start : now.end]
-        view = doc.view()
-        for name, value, entry in doc.readings() if changed else ():
-            key = next((k for k in view if view[k] is entry), "") if name in wanted.keys() & _OF_ONE_KEY else ""
-            kept = now.view().get(key) if key and not same(value, wanted[name]) else None
-            if kept is not None and str(kept.value) == str(entry.value):
-                yield name
-
-
-def _change(text: str, filename: str, framework: str | None, name: str, value: Any) -> str | None:
+def _change(source: Text, name: str, value: Any) -> Text | None:
     if name.startswith("env."):
-        return set_variable(text, _analysed(filename, text, framework), name[4:], value, filename)
-    said = _values(text, filename, framework)
-    unset = is_off(value) and "framework" in said and not _left_open(text, filename, framework, name)
+        text = set_variable(source.text, source.docs, name[4:], value, source.filename)
+        return None if text is None else replace(source, text=text)
+    said = source.values
+    unset = is_off(value) and "framework" in said and not source.left_open(name)
     if value is not None and (name in said or unset) and says(said, name, value):
-        return text
+        return source
     name, value = as_counted(said, name, value)
-    outside = [entry for found, entry in _stated_outside(text, filename, framework) if found == name]
-    if any(entry.style == "env" for entry in outside) or (outside and not _has_key(text, filename, framework, name)):
-        return _launch(text, filename, framework, name, value)
-    done = _one(text, filename, framework, name, value)
-    if done is None and name in ("gpus", "nodes", "world"):
-        done = _launch(text, filename, framework, name, value)
-    return done
-
-
-def _used(text: str, filename: str, framework: str | None, name: str, value: Any) -> bool:
-    said = _values(text, filename, framework)
-    return "framework" not in said or value is None or has_use(said, *as_counted(said, name, value))
-
-
-def _left_open(text: str, filename: str, framework: str | None, name: str) -> list[Entry]:
-    """The settings of a field whose values the text does not say: what its variables or arguments hold."""
-    found = []
-    for _, doc in _candidates(_analysed(filename, text, framework)):
-        keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
-        view = doc.view()
-        names = {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
-        found += [view[n] for n in names if n in view and not view[n].resolved]
-    return found
-
-
-def _has_key(text: str, filename: str, framework: str | None, name: str) -> bool:
-    """Whether a document says a field by a key of its table."""
-    return any(found == name for doc in _analysed(filename, text, framework) for found, _, _ in doc.readings())
-
-
-def _stated_outside(text: str, filename: str, framework: str | None) -> list[tuple[str, Entry]]:
-    """The fields that launchers' flags and the environment state."""
-    docs = _analysed(filename, text, framework)
-    return [(name, entry) for doc in docs for name, _, entry in launch_facts(doc.entries, doc.env)]
+    outside = [entry for found, entry in source.stated_outside() if found == name]
+    ours = any(entry.style != "env" for entry in outside) or not outside
+    done = _one(source, name, value) if ours and (source.has_key(name) or not outside) else None
+    if outside or name in _COUNTED:
+        done = _launch(done or source, name, value, said.get(name)) or done
+    if done is None or name != "nodes" or "gpus" in said or not isinstance(said.get("world"), int):
+        return done
+    ranks = said["world"] * value // (said.get("nodes") or 1)
+    return _change(done, "world", ranks)  # as many on each machine as before
 
 
 def patch_batch_row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -295,7 +295,7 @@ def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
 
 
 def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
-    scope, _, name = key.rpartition(":")
+    scope, _, name = norm(key).rpartition(":")
     if not scope and doc.table is not None and has(doc.table.name, "file.assignments"):
         return None  # its calls take the names that stand there: a new one would reach nothing
     calls = [e for e in doc.entries if e.style == "call" and not _OTHER_LOADS.search(e.scope)]
@@ -313,7 +313,7 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
                     and e.scope == call.scope
                     and call.value_span[0] <= e.key_span[0] < call.value_span[1]
                 ]
-                done = python.insert_argument(text, call, inside, name.replace("-", "_"), value, anchor)
+                done = python.insert_argument(text, call, inside, name, value, anchor)
                 start, end = call.value_span
                 return (
                     done

@@ -58,6 +58,8 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if found is None:
         by_absence = is_off(value) or name == "serving.cuda_graphs"
         return name == "model" or (by_absence and same(_by_default(said, name), value))
+    if name == "sp" and value is True:
+        return bool(found == said.get("tp") and found > 1)  # within the group of tensor parallelism
     if name == "quant" and (value, found) == ("nf4", "nf4-double"):
         return True  # its scales are quantized as well
     if name == "quant" and has(str(said.get("framework")), "nf4.one_kind") and {found, value} <= {"nf4", "nf4-double"}:
@@ -88,6 +90,8 @@ def _completed(said: Mapping[str, Any]) -> Job:
     return complete(job)
 
 
+_OF_CHECKPOINTS: Final = ("awq-int4", "gptq-int4", "mxfp4")
+"""Ways in which weights are stored and never made while a model is loaded."""
 _FEWER_BITS: Final = ("nf4", "nf4-double", "int8")
 _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum", "optimizer"))
 """Fields whose being stated says that something is trained."""
@@ -100,6 +104,15 @@ _OF_TRAINING: Final = words(
 """Fields that nothing but training makes use of."""
 
 
+def stored_otherwise(said: Mapping[str, Any], value: Any) -> bool:
+    """Whether a form of weights is not that of the model's files and not one that is made while they are loaded."""
+    stored = quant_hint(str(said.get("model") or ""))
+    if value in (None, "none", stored):
+        return False
+    on_load = has(str(said.get("framework")), "quant-on-load") or said.get("framework") not in ENGINES
+    return stored is not None or value in _OF_CHECKPOINTS or not (value in _FEWER_BITS or on_load)
+
+
 def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     """Whether the run that a file describes makes use of a field that it does not state.
 
@@ -110,8 +123,6 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     framework = str(said.get("framework"))
     if name == "sharding" and value in _FSDP and supports(framework, name) and not supports(framework, name, value):
         return False  # it shards otherwise, or not at all
-    if name == "quant" and of_adapters and quant_hint(str(said.get("model") or "")) not in (None, value):
-        return False  # its weights are stored in few bits of another kind
     if name == "micro_batch" and "micro_tokens" in said:
         return False  # batches are filled up to a number of tokens
     if name in said and not of_adapters:

@@ -6,7 +6,8 @@ the first one's setting is where the value is read. Keys apart by commas mean th
 - ``key``: a switch that is on; ``key=on``, ``key=off``; ``!`` before a condition turns it around;
 - ``key=a|b``: one of these words; ``key=*``: any value; ``key=-``: the key is absent (or one of several words);
   ``key=?``: a value other than nothing, or a section with that name;
-- ``key~part``: the value has this part; ``key>0``: a number above; ``a<>b``: two keys name different models;
+- ``key~part``: the value has this part; ``key>0``: a number above; ``a>b``: above the number of another key;
+  ``a<>b``: two keys name different models;
 - ``@program~part``: what is run; ``@script=word``: a word of the script's name; ``@call~name``: something called;
   ``@word~part``: a word of the command; ``@form=yaml``; ``@dotted=no``: no key has sections; ``@framework=name``.
 
@@ -24,10 +25,10 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.codecs import MODEL
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.table import DROP, Codec, Group, Reading, View, norm
+from oomdoc.intake.configs.table import DROP, Codec, Group, Need, Reading, View, norm
 from oomdoc.intake.configs.values import as_scalar, flag, number
 from oomkb.dataclass import dataclass
-from oomkb.frameworks.declared import RuleRow
+from oomkb.frameworks.declared import NeedRow, RuleRow
 
 _CONDITION: Final = re.compile(r"(?P<off>!?)(?P<keys>@?[^=~>]*?)(?:(?P<how><>|=|~|>)(?P<what>.*))?\Z")
 
@@ -75,8 +76,8 @@ class _Condition:
         if self.names[0].startswith("@") and not self.names[0][1:2].isdigit():
             return _about(view, self.names[0], self.what, self.heads)
         entry = self.entry(view)
-        if self.how == "=" and entry is None:
-            return "-" in self.what.split("|")
+        if self.how == "=" and (entry is None or entry.value in ("", None)) and "-" in self.what.split("|"):
+            return True
         return entry is not None and _compared(view, entry, self.how, self.what)
 
 
@@ -87,7 +88,9 @@ def _compared(view: View, entry: Entry, how: str, what: str) -> bool:
     if how == "~":
         return what.lower() in (" ".join(map(str, value)) if isinstance(value, list) else str(value)).lower()
     if how == ">":
-        return (number(value) if number(value) is not None else -2.0) > float(what)  # type: ignore[operator]
+        bound = number(what) if number(what) is not None else number(view.value(norm(what)))
+        found = number(value)
+        return bound is not None and (found if found is not None else -2.0) > bound
     if how == "<>":
         return MODEL.read(value) is not None and MODEL.read(value) != MODEL.read(view.value(what))
     if what in ("on", "off"):
@@ -217,6 +220,30 @@ def rule_group(row: RuleRow, codecs: Mapping[str, Codec], heads: frozenset[str])
     first = [name for conditions, _ in cases for name in conditions[0].names if name[0] != "@" and conditions]
     names = tuple(dict.fromkeys(first)) if row.keys is None else tuple(row.keys.split())
     return Group((row.field,), names, read, write)
+
+
+def need_of(row: NeedRow, heads: frozenset[str]) -> Need:
+    """What a framework takes only beside something else, as its record says."""
+    when, also = _conditions(row.when, heads), _conditions(row.also, heads)
+
+    def broken(view: View) -> bool:
+        return all(c.holds(view) for c in when) and not all(c.holds(view) for c in also)
+
+    keys = {name for condition in (*when, *also) for name in condition.names}
+    return Need(frozenset(keys), broken, " ".join(map(_shown, row.also.split())))
+
+
+def _shown(condition: str) -> str:
+    """A condition as a setting to write: the first of its keys, and the first of its words."""
+    off, found = condition[:1] == "!", _CONDITION.match(condition)
+    if found is None or found["how"] in ("~", "<>"):
+        return condition
+    key = found["keys"].split(",")[0]
+    if found["how"] == ">":
+        return f"{key} > {found['what']}"
+    said = (found["what"] or "true").split("|")[0]
+    said = {"on": "true", "off": "false", "-": "null", "true": "true"}.get(said, said)
+    return f"{key}={'false' if off and said == 'true' else said}"
 
 
 def _value(view: View, first: _Condition, value: Any, codecs: Mapping[str, Codec]) -> tuple[Any, Entry] | None:

@@ -76,6 +76,17 @@ class Group:
     """Given the field and its new value: key -> value, or ``None`` where it cannot be said."""
 
 
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A combination of settings that the framework refuses, ends on, or leaves without effect."""
+
+    keys: frozenset[str]
+    """The keys that it is about."""
+    broken: Callable[[View], bool]
+    text: str
+    """What has to stand beside."""
+
+
 class View(Mapping[str, Entry]):
     """The settings of one document by (normalised) key; the last one given counts, as frameworks do it."""
 
@@ -155,6 +166,9 @@ class Table:
     """Canonical framework name."""
     keys: tuple[Key, ...] = ()
     groups: tuple[Group, ...] = ()
+    needs: tuple[Need, ...] = ()
+    products: tuple[tuple[str, ...], ...] = ()
+    """Keys of which the first is in proportion to the product of the others."""
     bases: tuple[Table, ...] = ()
     """Tables whose keys also count (own keys first)."""
     neutral: frozenset[str] = frozenset()

@@ -1,0 +1,230 @@
+"""What a text of several documents says as a whole, and whether a changed one says what was asked and nothing else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final
+
+from oomdoc.intake.configs.analysis import Doc, analyse
+from oomdoc.intake.configs.document import clean_key
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.launch import launch_facts
+from oomdoc.intake.configs.read_back import as_counted, has_use, same, says
+from oomdoc.intake.configs.table import Need, norm
+from oomdoc.intake.configs.values import number
+from oomdoc.intake.configs.wordlist import words
+from oomkb.dataclass import dataclass
+from oomkb.frameworks import LAUNCHERS
+
+_OF_ONE_KEY: Final = words(
+    """
+    seq_len prompt_len completion_len model micro_batch tp pp cp ep generations max_pixels rollout.tensor_parallel
+    rollout.gpu_memory_utilization serving.max_model_len serving.gpu_memory_utilization attention optimizer grad_accum
+    lora.r param_dtype
+    """
+)
+"""Fields that one key says."""
+_WITH_A_VARIABLE: Final = frozenset(("seq_len", "prompt_len", "completion_len", "eval_micro_batch", "log_prob_batch"))
+"""Fields that one variable may state together with others; who changes it changes them all."""
+_TOGETHER: Final = (
+    frozenset(("method", "quant", "lora.dtype")),
+    frozenset(("optimizer", "optimizer_impl")),
+    frozenset(("world", "gpus", "nodes")),
+    frozenset(("tp", "sp")),
+    frozenset(("model", "model_config", "quant", "method", "extra_models")),
+    frozenset(("objective", "extra_models")),
+)
+"""Fields that are said together: a change of one may change another."""
+
+
+@lru_cache(maxsize=64)
+def analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]:
+    """As :func:`analyse`: the fields of a plan, and the plans of a diagnosis, go into the same few texts."""
+    return tuple(analyse(filename, text, framework))
+
+
+def candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
+    """The documents a change may go into, the run itself before launchers' files and scattered keys."""
+
+    def rank(item: tuple[int, Doc]) -> tuple[int, int, int]:
+        _, doc = item
+        launcher = doc.table is not None and doc.table.name in LAUNCHERS
+        return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.readings()), -len(doc.entries))
+
+    return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None), key=rank)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text under its name, with the framework that somebody named."""
+
+    text: str
+    filename: str
+    framework: str | None
+
+    @property
+    def docs(self) -> tuple[Doc, ...]:
+        """Its pieces."""
+        return analysed(self.filename, self.text, self.framework)
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """What it says, field by field; the document read first wins, as a patch goes there first."""
+        return _values(self.filename, self.text, self.framework)
+
+    def uses(self, name: str, value: Any) -> bool:
+        """Whether the run that it describes makes use of a field."""
+        said = self.values
+        return "framework" not in said or value is None or has_use(said, *as_counted(said, name, value))
+
+    def has_key(self, name: str) -> bool:
+        """Whether a document says a field by a key of its table."""
+        return any(found == name for doc in self.docs for found, _, _ in doc.readings())
+
+    def stated_outside(self) -> list[tuple[str, Entry]]:
+        """The fields that launchers' flags and the environment state."""
+        return [(name, entry) for doc in self.docs for name, _, entry in launch_facts(doc.entries, doc.env)]
+
+    def left_open(self, name: str) -> list[Entry]:
+        """The settings of a field whose values it does not say: variables, arguments, ``auto``, and what is not read
+        although it is called like one of the field's keys.
+        """
+        found = []
+        for _, doc in candidates(self.docs):
+            keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
+            names = {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
+            last = {n.rsplit(".", 1)[-1].rsplit(":", 1)[-1] for n in names}
+            read = {entry.key_span for _, _, entry in doc.readings()}
+            view = doc.view()
+            found += [view[n] for n in names if n in view and not view[n].resolved]
+            found += [
+                e
+                for e in doc.entries
+                if not e.off and e.key_span not in read and clean_key(e.key).rsplit(".", 1)[-1] in last
+                if e.style in ("attribute", "kwarg")
+                or (e.value == "auto" and doc.table and doc.table.name in LAUNCHERS)
+            ]
+        return found
+
+
+@lru_cache(maxsize=64)
+def _values(filename: str, text: str, framework: str | None) -> Mapping[str, Any]:
+    out: dict[str, Any] = {}
+    docs = analysed(filename, text, framework)
+    for _, doc in candidates(docs):
+        if doc.table is not None:
+            out.setdefault("framework", doc.table.name)
+        for name, value, _ in doc.readings():
+            out.setdefault(name, value)
+        for name, value, _ in launch_facts(doc.entries, doc.env):
+            out.setdefault(name, value)
+    for doc in docs:
+        for name, value, _ in launch_facts(doc.entries, doc.env):
+            out.setdefault(name, value)
+        for entry in doc.env:
+            out.setdefault(f"env.{entry.key}", entry.value)
+    return MappingProxyType(out)
+
+
+def misread(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """The changes that the patched text does not say, or all of them where it says more than they ask for."""
+    said = after.values
+    bad: dict[str, str] = {}
+    for name, value in wanted.items():
+        if name == "method" and wanted.get("quant") is not None and said.get(name) in ("lora", "qlora"):
+            continue  # the storage of the base decides between the two
+        if not says(said, name, value):
+            bad[name] = "not-read-back"
+    bad.update(dict.fromkeys(_said_still(before, after, wanted), "not-read-back"))
+    bad.update(_refused(before, after, wanted))
+    return bad or (dict.fromkeys(wanted, "not-read-back") if _altered(before, after, wanted) else {})
+
+
+def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
+    """The fields beside those asked for that the text says otherwise now, or no longer."""
+    old, new = before.values, after.values
+    free = {"framework"} | {as_counted(old, name, value)[0] for name, value in wanted.items()} | set(wanted)
+    free.update(*(group for group in _TOGETHER if not group.isdisjoint(wanted)))
+    readings = [reading for doc in before.docs for reading in doc.readings()]
+    free |= {name for name, _, entry in readings if entry.shared} & _WITH_A_VARIABLE
+    said_at = {entry.key_span for name, _, entry in readings if name in wanted}
+    free |= {name for name, _, entry in readings if entry.key_span in said_at}  # one key says both
+    changed = [n for n in old if n not in free and n[:4] != "env." and not same(old[n], new.get(n))]
+    if changed == ["grad_accum"] and "micro_batch" in wanted and _in_all(old) == _in_all(new):
+        return []  # it follows from a total that stays
+    return changed
+
+
+def _in_all(said: Mapping[str, Any]) -> Any:
+    accumulated = said.get("grad_accum")
+    return accumulated and accumulated * said.get("micro_batch", 0)
+
+
+def _said_still(before: Text, after: Text, wanted: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of one value that a key said before and says still, beside the new one that says otherwise."""
+    for doc, now in zip(before.docs, after.docs, strict=False):
+        changed = (
+            doc.form not in ("python", "ini") and before.text[doc.start : doc.end] != after.text[now.start : now.end]
+        )
+        view = doc.view()
+        for name, value, entry in doc.readings() if changed else ():
+            key = next((k for k in view if view[k] is entry), "") if name in wanted.keys() & _OF_ONE_KEY else ""
+            kept = now.view().get(key) if key and not same(value, wanted[name]) else None
+            if kept is not None and str(kept.value) == str(entry.value):
+                yield name
+
+
+def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, str]:
+    """The changes whose result the framework refuses, or for which there are too few ranks, and what is needed."""
+    bad: dict[str, str] = {}
+    old = {need for doc in before.docs for need in _broken(doc)}
+    for doc in after.docs:
+        for need in _broken(doc):
+            if need not in old:
+                about = [name for name in wanted if not need.keys.isdisjoint(_keys(doc, name))]
+                bad.update(dict.fromkeys(about or wanted, f"needs {need.text}"))
+    for doc, was in zip(after.docs, before.docs, strict=False):
+        for keys in doc.table.products if doc.table is not None else ():
+            about = [name for name in wanted if not _keys(doc, name).isdisjoint(keys)]
+            if about and _proportion(was, keys) != (now := _proportion(doc, keys)) and now is not None:
+                bad.update(dict.fromkeys(about, f"needs {keys[0]}=*"))
+    ranks, needed = _ranks(after.values), _split_over(after.values)
+    if ranks and needed > ranks and _split_over(before.values) <= (_ranks(before.values) or needed):
+        each = -(-needed // int(after.values.get("nodes") or 1))
+        bad.update(dict.fromkeys((n for n in wanted if n in _SIZES), f"needs gpus={each}"))
+    return bad
+
+
+def _broken(doc: Doc) -> list[Need]:
+    view = doc.view()
+    return [need for level in (doc.table.levels() if doc.table else ()) for need in level.needs if need.broken(view)]
+
+
+def _proportion(doc: Doc, keys: Sequence[str]) -> float | None:
+    """The first key's number by the product of the others'; ``None`` where one is not stated."""
+    total, *others = (number(doc.view().value(key)) for key in keys)
+    return total / math.prod(o for o in others if o) if total and all(others) else None
+
+
+def _keys(doc: Doc, name: str) -> set[str]:
+    keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
+    return {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
+
+
+_SIZES: Final = ("tp", "pp", "cp", "gpus", "nodes", "world")
+
+
+def _split_over(said: Mapping[str, Any]) -> int:
+    """The ranks that hold one copy of the model."""
+    return math.prod(said[n] for n in ("tp", "pp", "cp") if isinstance(said.get(n), int) and said[n] > 0)
+
+
+def _ranks(said: Mapping[str, Any]) -> int | None:
+    """How many ranks a text states."""
+    if isinstance(said.get("world"), int):
+        return int(said["world"])
+    gpus = said.get("gpus")
+    return gpus * int(said.get("nodes") or 1) if isinstance(gpus, int) else None
