@@ -23,7 +23,7 @@ from oomdoc.intake.configs.whole_text import Text, candidates, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
-from oomkb.frameworks import ENGINES, LAUNCHERS
+from oomkb.frameworks import LAUNCHERS
 from oomkb.memory.vocabulary import VOCABULARY, normalise
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -62,10 +62,10 @@ def _canonical(name: str, value: Any) -> Any:
     return normalise(name, value) if name in VOCABULARY else value
 
 
-def _serves(doc: Doc) -> bool:
-    """Whether a command starts a server of a model that it names."""
-    engine = doc.form == "shell" and doc.table is not None and doc.table.name in ENGINES
-    return engine and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
+def _runs(doc: Doc) -> bool:
+    """Whether a command starts a run of a model that it names."""
+    started = doc.form == "shell" and not doc.usage and doc.table is not None and doc.table.name not in LAUNCHERS
+    return started and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
 
 
 def _one(source: Text, name: str, value: Any) -> Text | None:
@@ -78,8 +78,8 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
         if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
             options.append((found[0], index, found[1]))
-    if len(list(filter(_serves, docs))) > 1:
-        return None  # of several servers nobody says which is meant
+    if len(list(filter(_runs, docs))) > 1:
+        return None  # of several runs nobody says which is meant
     for fits in (0, 1):
         for level, index, writes in options:
             if level == fits:

@@ -28,12 +28,9 @@ _NEAR: Final = tuple(
 )
 """Fields that stand together: beside those of its line, a new one is written."""
 _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
-    (
-        re.compile(r"attn_impl|dtype|quantization_config|load_in_|device_map"),
-        ("from_pretrained", "ModelConfig"),
-    ),
+    (re.compile(r"^bnb_|load_in"), ("BitsAndBytesConfig", "from_pretrained", "ModelConfig")),
+    (re.compile(r"attn_impl|dtype|quantization_config|device_map"), ("from_pretrained", "ModelConfig")),
     (re.compile(r"^(?:lora_|target_modules|r$|use_dora)"), ("LoraConfig", "get_peft_model", "ModelConfig")),
-    (re.compile(r"^bnb_|load_in"), ("BitsAndBytesConfig", "from_pretrained")),
     (re.compile(r"pixels"), ()),
     (re.compile(r"use_gradient_checkpointing"), ("get_peft_model", "from_pretrained")),
     (

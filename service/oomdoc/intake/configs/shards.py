@@ -53,6 +53,8 @@ def name_for(old: str | None, stage: int, offload: tuple[str, ...], template: st
         name = name[:start] + str(stage) + name[end:]
         had = "offload" in name.lower()
         wants = bool(offload) and stage >= 2
+        if wants and not had and "offload" not in template:
+            return None  # whether there is such a file, nobody knows
         if wants and not had:
             stop = start + 1
             name = f"{name[:stop]}_offload{name[stop:]}"

@@ -101,7 +101,9 @@ def _bitsandbytes(words: tuple[str, ...], options: Options) -> Group:
             return out | ({name2 or double[0]: wanted} if name2 or ("one" not in words and wanted != doubled) else {})
         if value == "int8":
             return {name8 or eight[0]: True} | ({name4: False} if name4 else {})
-        return {n: False for n in (name4, name8) if n} if value == "none" else None
+        if value != "none" or any("BitsAndBytesConfig" in view[n].scope for n in (name4, name8) if n):
+            return None  # the object itself quantises, in four bits where it says neither
+        return {n: False for n in (name4, name8) if n}
 
     return Group(("quant",), (*four, *eight, *double), read, write)
 

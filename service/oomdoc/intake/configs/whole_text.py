@@ -12,7 +12,7 @@ from oomdoc.intake.configs.analysis import Doc, analyse
 from oomdoc.intake.configs.document import clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import launch_facts
-from oomdoc.intake.configs.read_back import as_counted, has_use, same, says
+from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, stored_otherwise
 from oomdoc.intake.configs.table import Need, norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
@@ -29,6 +29,8 @@ _OF_ONE_KEY: Final = words(
 """Fields that one key says."""
 _WITH_A_VARIABLE: Final = frozenset(("seq_len", "prompt_len", "completion_len", "eval_micro_batch", "log_prob_batch"))
 """Fields that one variable may state together with others; who changes it changes them all."""
+_NOT_BY_THE_WAY: Final = words("sharding offload objective method tp pp cp ep sp micro_batch grad_accum seq_len")
+"""Fields that a text may not begin to state by a change of another one."""
 _TOGETHER: Final = (
     frozenset(("method", "quant", "lora.dtype")),
     frozenset(("optimizer", "optimizer_impl")),
@@ -138,6 +140,9 @@ def misread(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, s
             continue  # the storage of the base decides between the two
         if not says(said, name, value):
             bad[name] = "not-read-back"
+    quant = said.get("quant")
+    if not same(quant, before.values.get("quant")) and stored_otherwise(said, quant):
+        bad.update(dict.fromkeys(wanted.keys() & {"quant", "method"}, "stored"))
     bad.update(dict.fromkeys(_said_still(before, after, wanted), "not-read-back"))
     bad.update(_refused(before, after, wanted))
     return bad or (dict.fromkeys(wanted, "not-read-back") if _altered(before, after, wanted) else {})
@@ -152,7 +157,8 @@ def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
     free |= {name for name, _, entry in readings if entry.shared} & _WITH_A_VARIABLE
     said_at = {entry.key_span for name, _, entry in readings if name in wanted}
     free |= {name for name, _, entry in readings if entry.key_span in said_at}  # one key says both
-    changed = [n for n in old if n not in free and n[:4] != "env." and not same(old[n], new.get(n))]
+    new_ones = [n for n in new if n not in old and n in _NOT_BY_THE_WAY and n not in free and not is_off(new[n])]
+    changed = new_ones + [n for n in old if n not in free and n[:4] != "env." and not same(old[n], new.get(n))]
     if changed == ["grad_accum"] and "micro_batch" in wanted and _in_all(old) == _in_all(new):
         return []  # it follows from a total that stays
     return changed
@@ -187,7 +193,8 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
                 about = [name for name in wanted if not need.keys.isdisjoint(_keys(doc, name))]
                 bad.update(dict.fromkeys(about or wanted, f"needs {need.text}"))
     for doc, was in zip(after.docs, before.docs, strict=False):
-        for keys in doc.table.products if doc.table is not None else ():
+        levels = doc.table.levels() if doc.table is not None else ()
+        for keys in (keys for level in levels for keys in level.products):
             about = [name for name in wanted if not _keys(doc, name).isdisjoint(keys)]
             if about and _proportion(was, keys) != (now := _proportion(doc, keys)) and now is not None:
                 bad.update(dict.fromkeys(about, f"needs {keys[0]}=*"))
