@@ -32,7 +32,6 @@ from oomdoc.intake.read import read_text
 from oomdoc.intake.redact import mask
 from oomdoc.intake.signs import read_signs, schema
 from oomdoc.intake.signs.schema import Row
-from oomdoc.intake.signs.table import Signature, table_of
 from oomdoc.intake.tracebacks import read_frames
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
@@ -63,9 +62,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the threads into the files of signs")
     parser.add_argument("--each", action="store_true", help="print the threads of every alternative too")
     chosen = parser.parse_args()
-    rows = list(schema.parse_rows())
+    rows = list(schema.shipped())
     texts = [_read(*one) for one in (*_reports(chosen.files), *_cases())]
-    seen = _count(texts, table_of(rows))
+    seen = _count(texts, rows)
     _print(texts, rows, seen)
     if chosen.each:
         _print_alternatives(texts, rows)
@@ -112,7 +111,7 @@ Seen = dict[str, dict[str, set[str]]]
 """Sign -> cause -> threads."""
 
 
-def _count(texts: Iterable[Text], table: Sequence[Signature]) -> Seen:
+def _count(texts: Iterable[Text], table: Sequence[Row]) -> Seen:
     seen: Seen = defaultdict(lambda: defaultdict(set))
     for text in texts:
         for sign in read_signs(text.lines, text.kinds, text.frames, text.signals, text.phase, table=table):
@@ -142,7 +141,7 @@ def _print_alternatives(texts: Sequence[Text], rows: Sequence[Row]) -> None:
         Row("", f"{number}", frames=(pattern,)) if kind == "frames" else Row("", f"{number}", messages=(pattern,))
         for number, (_, kind, pattern) in enumerate(_alternatives(rows))
     ]
-    seen = _count(texts, table_of(alone))
+    seen = _count(texts, alone)
     print()
     for one, (name, _, pattern) in zip(alone, _alternatives(rows), strict=True):
         print(f"{name:44} {len(set().union(*seen[one.name].values())):4}  {pattern}")

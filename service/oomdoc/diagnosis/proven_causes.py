@@ -119,13 +119,6 @@ def _grown(view: View) -> Iterator[Account]:
             yield from account_of(view, "leak", "grown", sizes, signal.span)
 
 
-def _kept_graphs(view: View) -> Iterator[Account]:
-    """The script collects losses or outputs with their graph: every round keeps all of its activations."""
-    kept = last_signal(view, "graph-kept")
-    if kept is not None and view.failure is not None and view.phase not in ("load", "optimizer-init"):
-        yield from account_of(view, "leak", "graph-kept", {"quote": " ".join(kept.span.text.split())[:80]}, kept.span)
-
-
 def _second_copy(view: View) -> Iterator[Account]:
     """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
     wanted, held = view.bytes_of("requested"), view.bytes_of("allocated")
@@ -311,7 +304,6 @@ def _requested_tensor(view: View) -> Iterator[Account]:
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _one_unit,
     _grown,
-    _kept_graphs,
     engine_accounts.refused_cache,
     engine_accounts.allocates_cache,
     engine_accounts.cache_too_much,

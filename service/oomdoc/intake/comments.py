@@ -13,7 +13,7 @@ from typing import Final
 
 from oomdoc.evidence import Document, Fact, Source
 from oomdoc.intake.kinds import begins_command, is_comment
-from oomdoc.intake.lines import Line, read_lines
+from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.sieve import Vocabulary
 
@@ -54,11 +54,12 @@ def remarks_apart(lines: Sequence[Line]) -> list[Line]:
     return apart
 
 
-def noted_hardware(source: Source) -> Iterator[Fact]:
+def noted_hardware(lines: Sequence[Line]) -> Iterator[Fact]:
     """The card that the comment at the head of a configuration or one of its settings names, and the ranks that the
     command in it starts.
+
+    :param lines: those of the configuration.
     """
-    lines = list(read_lines(source))
     head = list(takewhile(lambda line: is_comment(line) or not line.text.strip(), lines))
     yield from _of_cards(head)
     settings = [line for line in lines if not is_comment(line)]
@@ -91,9 +92,9 @@ def _launched(head: Sequence[Line]) -> Iterator[Fact]:
             return
 
 
-def noted_versions(source: Source) -> list[Line]:
-    """The comments that say which releases are installed."""
-    return [line for line in read_lines(source) if is_comment(line) and _PINNED.search(line.text)]
+def notes_a_version(line: Line) -> bool:
+    """Whether a line is a comment that says which release is installed."""
+    return is_comment(line) and _PINNED.search(line.text) is not None
 
 
 def without_comments(lines: Sequence[Line], documents: Sequence[Document]) -> tuple[list[Line], list[Fact]]:

@@ -36,7 +36,8 @@ def _package(name: str) -> str:
     return _ALIASES.get(plain, plain)
 
 
-_RE: Final = patterns(__file__)
+_NAMES: Final = sorted((*_KNOWN, *_ALIASES), key=lambda name: (-len(name), name))
+_RE: Final = patterns(__file__, words="|".join(re.escape(name).replace(r"\-", "[-_ ]") for name in _NAMES))
 _PAIR: Final = _RE.sieved("pair")
 _TAGGED: Final = _RE.sieved("tagged")
 _BANNER: Final = _RE.sieved("banner")

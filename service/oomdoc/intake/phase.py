@@ -289,7 +289,7 @@ def phase_fact(
     shown = phase_of_frames(frames) if frames else None
     serving = engine is not None and engine.named and objective == "inference"
     if shown is not None:
-        return Fact("phase", _of_pass(shown, stated, frames, engine if serving else None), frames[-1].span, "log", 0.95)
+        return Fact("phase", _of_pass(shown, stated, engine if serving else None), frames[-1].span, "log", 0.95)
     operation = phase_of_operation("\n".join(line.text for line in lines[:4000])[:60_000])
     if operation is not None and stated in (None, "load", "forward", "backward", "generate"):
         return Fact("phase", operation, span, "log", 0.9)
@@ -318,16 +318,13 @@ def _refused(failure: Failure) -> bool:
     return bool(free and capacity and requested and free > 0.4 * capacity and requested < min(GIB, free / 8))
 
 
-def _of_pass(shown: str, stated: str | None, frames: Sequence[Frame], engine: _Engine | None) -> str:
+def _of_pass(shown: str, stated: str | None, engine: _Engine | None) -> str:
     """What frames show, made more exact by what is said of the pass or the engine."""
     if engine is not None and shown in ("forward", "loss"):
         return "generate" if engine.served else "engine-init"
     if shown == "forward" and stated in ("backward", "optimizer-step", "save"):
-        # Only collectives and plumbing show, which every pass has.
-        return shown if any(_RE["layers"].search(text_of(f)) for f in frames) else stated
-    if stated == "eval" and shown in ("forward", "loss"):
-        return shown if any(_RE["steps"].search(text_of(f)) for f in frames) else stated
-    return shown
+        return stated  # collectives and plumbing show in every pass
+    return stated if stated == "eval" and shown in ("forward", "loss") else shown
 
 
 class _Engine:

@@ -86,11 +86,6 @@ def is_need_asked(text: str, start: int) -> bool:
     return _RE["needed"].search(text[max(0, start - 48) : start]) is not None
 
 
-def is_conditional(text: str, end: int) -> bool:
-    """Whether what ends there is only meant for another case: ``CPU offload only if there is no other way``."""
-    return _RE["conditional"].match(text, end, end + 60) is not None
-
-
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
     """The bounds of the sentence around ``text[start:end]``, its mark included; at most 300 characters each way."""
     first = max(0, start - 300)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
-from oomdoc.intake.comments import noted_hardware, noted_versions, remarks_apart, without_comments, without_remarks
+from oomdoc.intake.comments import noted_hardware, notes_a_version, remarks_apart, without_comments, without_remarks
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
@@ -77,7 +77,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     own = [source for source in masked if source.name not in taken_in]
     configs = _all_configs(own, masked, warnings)
     # A configuration is not a log: it states facts, and says nothing of what happened.
-    settings = [line for source in own if is_config_file(source) for line in read_lines(source) if not is_comment(line)]
+    files = [list(read_lines(source)) for source in own if is_config_file(source)]
+    settings = [line for file in files for line in file if not is_comment(line)]
     lines = remarks_apart([line for source in own if not is_config_file(source) for line in read_lines(source)])
     lines, noted = without_comments(lines, [d for reading in configs for d in reading.documents])
     understood = {d.source for reading in configs for d in reading.documents}
@@ -99,13 +100,12 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     compared = list(contrasts(said, words))
     signals += [*printed_memory(lines, words), *managers(lines, words), *(signal for signal, _ in compared)]
     signals += in_use(said, words) if not failures else ()
-    signals += [signal for reading in configs for signal in reading.signals]
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
-    facts += [*noted, *(fact for source in own if is_config_file(source) for fact in noted_hardware(source))]
+    facts += [*noted, *(fact for file in files for fact in noted_hardware(file))]
     facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
@@ -131,7 +131,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
             lines,
             varied,
             words,
-            [line for source in own if is_config_file(source) for line in noted_versions(source)],
+            [line for file in files for line in file if notes_a_version(line)],
             kinds,
             failures,
             signals,

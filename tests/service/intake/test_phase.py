@@ -172,8 +172,6 @@ def test_a_rank_s_part_of_the_fp32_parameters():
 def test_evaluation_that_is_told_beats_a_plain_forward_pass():
     frames = trace(("transformers/models/llama/modeling_llama.py", "forward", "x = softmax(x)"))
     assert read_text("模型评估超出内存限制\n" + frames).facts["phase"].value == "eval"
-    step = trace(("trainer.py", "training_step", "loss = 1"), ("modeling_llama.py", "forward", "x = softmax(x)"))
-    assert read_text("模型评估超出内存限制\n" + step).facts["phase"].value == "forward"
 
 
 def test_a_model_that_is_being_built_is_loading():

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Signal, Source
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
@@ -57,8 +57,6 @@ class ConfigReading:
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     warnings: tuple[Message | str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    signals: tuple[Signal, ...] = ()
-    """What a script's loops keep alive."""
 
 
 def _doubtful(docs: Sequence[Doc]) -> frozenset[str]:
@@ -300,7 +298,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
             kept.setdefault(fact.name, fact)
     if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
         kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
-    signals = of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
+    of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
     for fact in (*extra_facts(docs, lines), *_variables(docs, lines)):
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
@@ -315,7 +313,6 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         framework=name if kept or real else None,
         recognised=recognised,
         conflicts=tuple(conflicts),
-        signals=signals,
         warnings=(
             *(say("intake.config-cut", source=source.name, line=lines.span(at).line) for at in sorted(cut)[:1]),
             *_notices(recognised, source),

@@ -191,7 +191,7 @@ def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
     over = next((h for h in hits if h.row.id == "solved" and kinds[h.index] == "prose"), None)
     if over is None or any(h.row.kind == "said" and h.index > over.index for h in hits):
         return None
-    return None if _RE["goes_on"].search(over.line.text, over.start + len(over.text)) else over
+    return over
 
 
 def _memory_named(text: str) -> Memory:
@@ -208,7 +208,7 @@ def _is_denied(sentence: str, row: str = "said-device") -> bool:
 def _cut_traceback(placed: Sequence[Placed]) -> Outcome | None:
     """A traceback whose message was not pasted and that shows a phase of a job: most of those are of memory."""
     frames = [p.frame for p in placed[-_MAX_FRAMES:]]
-    if not frames or _RE["client"].search(frames[-1].file) or phase_of_frames(frames) is None:
+    if not frames or phase_of_frames(frames) is None:
         return None
     return Outcome("device", "cut-traceback", placed[-1].frame.span, "device", 0.6)
 

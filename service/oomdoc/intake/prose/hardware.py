@@ -75,9 +75,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
-        counts = [fact for fact in facts if fact.name == "gpu_count"]
-        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
-        yield from sizes_of(line, places, count)
+        yield from sizes_of(line, places)
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
@@ -86,8 +84,6 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     if before.endswith(("/", "\\", "_", "#", "$")) or (before.endswith("=") and not before.endswith("==")):
         return None
     if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
-        return None
-    if _RE["refused"].match(text, mention.end, mention.end + 40):
         return None
     whole = _RE["trailing"].sub("", mention.text)  # "4090*2" begins with no count
     lead = _RE["leading"].match(whole)
@@ -156,8 +152,6 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
         elif "台" in found["times"]:
             return (count * int(behind["times"]), 0.92) if behind is not None and behind["times"] else (count, 0.5)
         return count, _ARTICLE if word in _ONE else 0.9
-    if (glued := _RE["glued"].search(before)) is not None:
-        return int(glued["n"]), 0.85
     if behind is not None:
         return to_count(behind["times"] or behind["cards"]), 0.88
     return None, 0.0

@@ -51,9 +51,6 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
         for found in mentions:
             known = found.entry is not None
             yield from _mentioned(line, found.text, found.start, found.end, base, named=found.named, known=known)
-        for hit in _RE["size_last"].finditer(line.text) if prose and _RE["sized"].search(line.text) else ():
-            if not any(m.named and m.start < hit.end() and hit.start() < m.end for m in mentions):
-                yield from _mentioned(line, hit[0], *hit.span(), base, named=True, known=False)
     for line in candidates(_SAID, lines, words) if prose else ():
         for hit in _SAID.finditer(line.text):
             yield from _unknown(line, hit)
@@ -96,12 +93,7 @@ def _mentioned(
     minus = doubt(text, start, end)
     if not named:
         size = billions(mention)
-        if (
-            size is not None
-            and not _RE["share"].match(text[end - 1 : end + 4])
-            and not _RE["tokens"].match(text, end)
-            and base > 0.7
-        ):
+        if size is not None and not _RE["share"].match(text[end - 1 : end + 4]) and base > 0.7:
             come = 0.03 if _RE["changed"].search(text[max(0, start - 12) : start]) else 0.0
             yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))
         return

@@ -222,12 +222,9 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
         low, high = _RANGES.get(setting.fact, (1, 65536))
         if value is None or whole is None or not low <= value <= high:
             return None, at
-        if setting.fact == "gpu_count" and (
-            _RE["not_cards"].match(text, whole.end()) or _RE["series"].fullmatch(whole[1])
-        ):
+        if setting.fact == "gpu_count" and _RE["series"].fullmatch(whole[1]):
             return None, at
-        further = _RE["even"].match(text, whole.end())
-        return (int(further[1]), further.end()) if further is not None else (value, whole.end())
+        return value, whole.end()
     if kind == "share":
         share = _RE["share"].match(text, at)
         return (float(share[1]), share.end()) if share is not None else (None, at)

@@ -16,7 +16,7 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import typed
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import denied, doubt, is_conditional, is_need_asked, negated
+from oomdoc.intake.polarity import denied, doubt, is_need_asked, negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
 from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
@@ -112,7 +112,7 @@ def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
     off = negated(text, found.start()) or denied(text, found.end())
     sure = row.sure - min(0.12, doubt(text, found.start(), found.end()))
     needed = row.fact != "dtype" and is_need_asked(text, found.start())
-    if _RE["listed"].match(text, found.end()) or needed or is_conditional(text, found.end()):
+    if _RE["listed"].match(text, found.end()) or needed:
         return
     if not off:
         yield Fact(row.fact, row.value, span, "prose", max(0.5, sure))

@@ -13,6 +13,7 @@ from oomdoc.intake import phase
 from oomdoc.intake.patterns import Patterns
 from oomdoc.intake.sieve.derive import literals_of
 from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
+from oomdoc.intake.signs import schema
 
 _PACKAGE: Final = "oomdoc.intake"
 """Where expressions are made, when its modules are imported."""
@@ -27,6 +28,8 @@ def expressions() -> list[Expression]:
         for name in table.rows:
             table.group(name.partition(".")[0])
     phase.all_sections()
+    for row in schema.shipped():
+        _ = row.traced, row.printed
     return [thing for thing in gc.get_objects() if type(thing) is Expression]
 
 

@@ -11,8 +11,8 @@ from typing import Final
 from oomdoc.evidence import Frame, Sign, Signal, Span
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
-from oomdoc.intake.sieve import Vocabulary
-from oomdoc.intake.signs.table import Matcher, Signature, shipped
+from oomdoc.intake.sieve import Expression, Vocabulary
+from oomdoc.intake.signs.schema import Row, shipped
 
 _INNERMOST: Final = 24
 """Frames of a traceback that are looked at, counted from the place of failure."""
@@ -46,14 +46,16 @@ class _Text:
                 break
         self._low = "\n".join(self.lows)
 
-    def first(self, matcher: Matcher, words: Vocabulary) -> Span | None:
+    def first(self, expression: Expression | None, words: Vocabulary) -> Span | None:
         """The place of the first line that matches."""
+        if expression is None:
+            return None
         best = len(self.lows)
-        for literal in matcher.held(words):
-            for number in islice(self._holding(literal), _TRIES):
+        for literal in expression.literals:
+            for number in islice(self._holding(literal), _TRIES) if words.may_hold(literal) else ():
                 if number >= best:
                     break
-                if matcher.search(self.lows[number]) is not None:
+                if expression.search(self.lows[number]) is not None:
                     best = number
         return self._spans[best]() if best < len(self.lows) else None
 
@@ -75,7 +77,7 @@ def read_signs(
     signals: Sequence[Signal],
     phase: str = "unknown",
     words: Vocabulary | None = None,
-    table: Sequence[Signature] | None = None,
+    table: Sequence[Row] | None = None,
 ) -> tuple[Sign, ...]:
     """The signs that an input shows, in the order of the table, each once.
 
@@ -94,9 +96,7 @@ def read_signs(
     for row in shipped() if table is None else table:
         if row.phases and phase not in row.phases:
             continue
-        span = traced.first(row.frames, words) if row.frames is not None else None
-        if span is None and row.messages is not None:
-            span = printed.first(row.messages, words)
+        span = traced.first(row.traced, words) or printed.first(row.printed, words)
         if span is None and row.signals:
             span = next((named[name] for name in named if name in row.signals), None)
         if span is not None:

@@ -20,12 +20,14 @@ Its witnesses are ``threads``, at least three public ones, or ``source``, the pr
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from importlib import resources
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Final
 
+from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
+from oomkb.toml_files import read_toml
 
 WITNESSES: Final = 3
 """Independent threads that must show a sign whose program is not named."""
@@ -41,7 +43,7 @@ class RowError(ValueError):
     """A row that is not written as the schema says; the message names file and row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """One sign, as its file has it."""
 
@@ -66,6 +68,16 @@ class Row:
         """All expressions of the row."""
         return self.frames + self.messages
 
+    @cached_property
+    def traced(self) -> Expression | None:
+        """What is looked for in frames; like every expression here, over text in lower case."""
+        return Expression("|".join(self.frames)) if self.frames else None
+
+    @cached_property
+    def printed(self) -> Expression | None:
+        """What is looked for in lines."""
+        return Expression("|".join(self.messages)) if self.messages else None
+
     def matches(self, line: str) -> bool:
         """Whether any expression of the row matches a line of its examples."""
         low = line.lower()
@@ -73,25 +85,25 @@ class Row:
 
 
 def read_rows() -> list[Row]:
-    """Every row of every file, in the order of files and rows.
+    """Every row, checked.
 
     :raises RowError: where a row breaks the schema or its own examples.
     """
-    rows = list(parse_rows())
+    rows = list(shipped())
     wrong = [f"{row.name}: {problem}" for row in rows for problem in problems(row)]
     if wrong:
         raise RowError("; ".join(wrong))
     return rows
 
 
-def parse_rows() -> Iterator[Row]:
-    """The rows as they are written, unchecked but for their form.
+@cache
+def shipped() -> tuple[Row, ...]:
+    """Every row of every file, in the order of files and rows, unchecked but for its form.
 
     :raises RowError: where a row has a key that is not known, or a value of another type.
     """
-    for entry in sorted(resources.files(__package__).iterdir(), key=lambda e: e.name):
-        if entry.name.endswith(".toml"):
-            yield from _of_file(entry.name.removesuffix(".toml"), tomllib.loads(entry.read_text(encoding="utf-8")))
+    files = sorted(Path(__file__).parent.glob("*.toml"))
+    return tuple(row for file in files for row in _of_file(file.stem, read_toml(file)))
 
 
 def _of_file(cause: str, tables: Mapping[str, Any]) -> Iterator[Row]:
@@ -138,6 +150,7 @@ def _of_pattern(pattern: str) -> Iterator[str]:
     if re.search(r"(?<!\\)[*+]", re.sub(r"\[[^\]]{1,80}\]", "", pattern)) or re.search(r"\{\d+,\}", pattern):
         yield f"{pattern!r} repeats without a bound"
     try:
-        re.compile(pattern)
+        if not Expression(pattern).literals:
+            yield f"{pattern!r} holds no literal that every match has"
     except re.error as error:
         yield f"{pattern!r} is no expression: {error}"

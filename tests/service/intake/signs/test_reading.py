@@ -9,7 +9,6 @@ from oomdoc.intake.kinds import kinds_of
 from oomdoc.intake.lines import read_lines
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.signs.schema import Row
-from oomdoc.intake.signs.table import table_of
 from oomdoc.intake.tracebacks import read_frames
 
 TRACE = """\
@@ -67,7 +66,7 @@ def test_people_are_not_programs() -> None:
 
 @pytest.mark.parametrize(("phase", "seen"), [("save", True), ("load", False), ("unknown", False)])
 def test_a_row_may_ask_for_a_phase(phase: str, seen: bool) -> None:
-    table = table_of([Row("checkpoint-save", "x", messages=("some words",), phases=("save",))])
+    table = [Row("checkpoint-save", "x", messages=("some words",), phases=("save",))]
     lines = list(read_lines(Source("x", "some words")))
     assert bool(read_signs(lines, kinds_of(lines), [], [], phase, table=table)) is seen
 

@@ -1,4 +1,4 @@
-"""Training scripts that people write themselves: what they set up, and what their loops keep alive.
+"""Training scripts that people write themselves: what they set up, and what their loops hold.
 
 The configuration tables read arguments of calls one by one; what a loop means for memory (outputs that outlive a step,
 a loss from the logits, gradients zeroed in place) shows only in the program as a whole. Nothing is executed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from oomdoc.evidence import Fact, Signal
+from oomdoc.evidence import Fact
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.lines import Lines
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["of_scripts"]
 
 
-def of_scripts(modules: Sequence[Module], lines: Lines, kept: dict[str, Fact]) -> tuple[Signal, ...]:
-    """Put what a source's Python says as a whole into the facts; returns what its loops keep alive.
+def of_scripts(modules: Sequence[Module], lines: Lines, kept: dict[str, Fact]) -> None:
+    """Put what a source's Python says as a whole into the facts.
 
     A program as a whole is surer than its arguments one by one, and yields to commands and files.
     """
     if not modules:
-        return ()
+        return
     from oomdoc.intake.configs.scripts.reading import read_scripts
 
     script = read_scripts(modules)
@@ -36,4 +36,3 @@ def of_scripts(modules: Sequence[Module], lines: Lines, kept: dict[str, Fact]) -
         known = kept.get(fact.name)
         if known is None or not known.stated or (known.origin in ("code", "prose") and fact.confidence == 1.0):
             kept[fact.name] = fact
-    return tuple(Signal(name, lines.span(at)) for name, at in script.findings)

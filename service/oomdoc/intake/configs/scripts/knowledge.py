@@ -27,10 +27,6 @@ class Calls:
     autocast: frozenset[str]
     no_grad: frozenset[str]
     prepares: frozenset[str]
-    keep_graph: frozenset[str]
-    """Methods of a tensor whose result has its graph; of any other it is not known, and taken to have none."""
-    outputs: frozenset[str]
-    """What a model returns that has a graph."""
     lightning: Mapping[str, Mapping[str, object]]
     """Of Lightning's trainer: ``precision.<value>`` and ``strategy.<value or class>`` to the job's fields."""
 
@@ -63,8 +59,6 @@ def calls() -> Calls:
         autocast=frozenset(table["contexts"]["autocast"]),
         no_grad=frozenset(table["contexts"]["no_grad"]),
         prepares=frozenset(table["kbit"]["prepares"]),
-        keep_graph=frozenset(table["tensors"]["keep_graph"].split()),
-        outputs=frozenset(table["tensors"]["outputs"].split()),
         lightning={
             f"{part}.{name}": fields for part in table["lightning"] for name, fields in table["lightning"][part].items()
         },

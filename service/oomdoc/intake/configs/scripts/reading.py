@@ -1,11 +1,10 @@
-"""From the pieces of a script to facts and findings."""
+"""From the pieces of a script to facts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from oomdoc.intake.configs.scripts.found import Found
-from oomdoc.intake.configs.scripts.graphs import graph_findings
 from oomdoc.intake.configs.scripts.loop import loop_facts
 from oomdoc.intake.configs.scripts.program import Module, Program
 from oomdoc.intake.configs.scripts.roles import Roles
@@ -18,8 +17,6 @@ class ScriptReading:
     """What a script says."""
 
     facts: tuple[Found, ...] = ()
-    findings: tuple[tuple[str, int], ...] = ()
-    """Names of :mod:`graphs`, and where."""
     unset: tuple[str, ...] = ()
     """Fields that the program leaves at their defaults, whatever names it gives to values."""
 
@@ -33,4 +30,4 @@ def read_scripts(modules: Sequence[Module]) -> ScriptReading:
     facts = (*setup_facts(program, roles), *loop_facts(program, roles))
     cast = any(fact.name == "param_dtype" for fact in facts)
     unset = ("param_dtype",) if not cast and loads_in_default_dtype(program) else ()
-    return ScriptReading(facts, tuple(graph_findings(program, roles)), unset)
+    return ScriptReading(facts, unset)
