@@ -27,7 +27,6 @@ NOT_FIRST = {
     "kv-cache/ollama-context-length-on-16-gib-runner": "the runner's message tells of a crash, not of memory",
     "extra-models/ds-chat-lora-67b-a6000-hybrid-engine": "that a smaller model ran is read as a comparison of versions",
     "rollout-engine/unsloth-standby-illegal-address-on-an-l4": "what is printed is an illegal address, not a shortage",
-    "model-states/neox-13b-on-22gb-cards-model-parallel-zero": "the thread has no answer, its config names the buckets",
 }
 """Cases whose cause comes second or third, and what misleads."""
 

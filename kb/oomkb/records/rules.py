@@ -259,7 +259,7 @@ def trials(case: Case) -> Iterator[Finding]:
 def borne_out(case: Case) -> Iterator[Finding]:
     """More than our reasoning speaks for a case, and what is said to have been seen was seen by somebody."""
     claims = dict(_claims(case))
-    if {w.by for claim in claims.values() for w in claim} == {"inference"}:
+    if all(w.by == "inference" or w.result == "in-vain" for claim in claims.values() for w in claim):
         yield "", "rests on inference alone", "name a witness or a sum, or delete the case: fewer and true beats many"
     if case.outcome_after.fits and not {w.by for w in case.outcome_witness} & {"reporter-tried", "reproduced"}:
         yield "outcome.after.fits", "was tried by nobody", "name who ran it, or leave it out"

@@ -236,6 +236,7 @@ def test_a_version_regression_names_versions() -> None:
     ("by", "after", "cause_tried", "message"),
     [
         ("inference", {}, False, "rests on inference alone"),
+        ("reporter-tried", {}, False, "rests on inference alone"),
         ("maintainer-said", {"fits": True}, False, "was tried by nobody"),
         ("maintainer-said", {}, True, "is a trial of no fix"),
         ("maintainer-said", {}, False, ""),
@@ -243,7 +244,8 @@ def test_a_version_regression_names_versions() -> None:
 )
 def test_a_case_is_borne_out(by: str, after: dict[str, Any], cause_tried: bool, message: str) -> None:
     page = "https://github.com/a/b/issues/12"
-    said = [{"by": by} if by == "inference" else {"by": by, "ref": page}]
+    in_vain = {"result": "in-vain"} if by == "reporter-tried" else {}
+    said = [{"by": by} if by == "inference" else {"by": by, "ref": page, **in_vain}]
     record = copy.deepcopy(GOOD)
     record["outcome"]["after"] = after
     for claim in (record["cause"], record["why"], record["fixes"][0], record["affected"][0], record["outcome"]):
