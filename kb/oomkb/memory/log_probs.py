@@ -1,9 +1,10 @@
 """The passes for log-probabilities of a reinforcement-learning step: no gradients, sequences of their own micro-batch.
 
 Where the entropy is asked for as well (:func:`oomkb.memory.releases.scores_with_entropy`), verl's
-``entropy_from_logits`` (``workers/actor/dp_actor.py``, ``compute_log_prob``, 0.9.1) holds the logits, their softmax and
-one temporary of the log-sum-exp in the type of the logits; in chunks, the logits and a chunk's copies in fp32. Others
-hold the logits and their fp32 copy.
+``entropy_from_logits`` (0.9.1; ``workers/engine/fsdp/transformer_impl.py``, 185) is compiled: beside the logits one
+exponential in fp32, in the code that the compiler makes (``bench/trace_log_probs.py``). Not compiled, autocast gives
+the softmax and the log-sum-exp an fp32 copy of the logits, and the latter a temporary (ATen ``ReduceOps.cpp``,
+``logsumexp_out_impl``). In chunks: the logits and a chunk's copies in fp32. Others hold the logits and their fp32 copy.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from oomkb.memory.shape import ModelShape
 _CHUNK: Final = 2048
 """Tokens of a chunk of the chunked entropy."""
 _WIDE: Final = 4.0
-_ENTROPY_COPIES: Final = 3
-"""Logits, softmax, and the temporary of the log-sum-exp."""
-_CHUNK_COPIES: Final = 3
+_COPIES: Final = 3
+"""Softmax, the logits in fp32, and the temporary of the log-sum-exp."""
 
 
 def log_prob_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float]:
@@ -42,8 +42,7 @@ def _bytes_of_a_word(job: Job, s: Setting, tokens: float) -> float:
     c = float(s.compute_bytes)
     if s.fused_ce:
         return c * min(1.0, _CHUNK / max(tokens, 1.0))
-    if not scores_with_entropy(job):
-        return c + _WIDE
-    if job.extra.get("entropy_from_logits_with_chunking"):
-        return c + _CHUNK_COPIES * _WIDE * min(1.0, _CHUNK / max(tokens, 1.0))
-    return _ENTROPY_COPIES * c
+    if scores_with_entropy(job) and job.extra.get("entropy_from_logits_with_chunking"):
+        return c + _COPIES * _WIDE * min(1.0, _CHUNK / max(tokens, 1.0))
+    whole = scores_with_entropy(job) and job.extra.get("use_torch_compile") is False
+    return c + _WIDE * (_COPIES if whole else 1)

@@ -78,6 +78,13 @@ def offloaded_bytes(
         # (``_fsdp_param.py``, 315; ATen's ``_to_copy``, ``pin_out``).
         split, pieces = s.shards * s.tp * s.pp, _units(shape) if s.sharding in FSDP1 else _parameters(shape)
         more = 2 * sum(_beyond(n / split * s.param_bytes) * count for n, count in pieces)
+    elif s.megatron and states and s.pins is not False:
+        # Gradients are pinned, and 16-bit weights were before they were widened (megatron-core 0.16.1,
+        # ``optimizer/cpu_offloading/hybrid_optimizer.py``, 110 and 274).
+        split = s.shards * s.tp * s.pp
+        more = sum(
+            (_beyond(4 * n / split) + 2 * n / split + _beyond(2 * n / split)) * count for n, count in _parameters(shape)
+        )
     return needs * s.gpus_per_node, (needs + more) * s.gpus_per_node
 
 

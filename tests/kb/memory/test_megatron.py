@@ -184,3 +184,41 @@ def test_a_switch_for_sequence_parallelism_means_the_tensor_parallel_group():
     assert Job.from_document(one).with_fields({"sp": True, "tp": 2}).sp == 2
     assert Job.from_document({"model": GPT, "sp": True}).sp == 1
     assert off == one_rank > on == four
+
+
+@pytest.mark.parametrize("framework", ["torchtitan", "verl"])
+def test_sequence_parallelism_comes_with_tensor_parallelism_where_it_is_the_default(framework):
+    one = {
+        "model": GPT,
+        "framework": framework,
+        "tp": 4,
+        "world": 4,
+        "micro_batch": 1,
+        "seq_len": 2048,
+        "objective": "sft",
+    }
+    told = [price(Job.from_document({**one, **more})).estimate for more in ({}, {"sp": 4}, {"sp": 1})]
+    kept = [estimate.phases["forward"].terms_bytes["activations"] for estimate in told]
+    assert kept[0] == kept[1] < kept[2]
+    assert "sp" in told[0].assumed
+
+
+# The paper's equations over sizes, groups, recomputation and context parallelism (1 to 6; section 5).
+@pytest.mark.parametrize(("tp", "on", "cp"), [(1, False, 2), (2, True, 1), (4, False, 2), (8, True, 2)])
+@pytest.mark.parametrize("recomputed", ["none", "selective", "full"])
+def test_activations_over_groups(tp, on, cp, recomputed):
+    attention, rec = {"none": ("flash2", False), "selective": ("eager", "selective"), "full": ("flash2", True)}[
+        recomputed
+    ]
+    config = {"model_type": "gpt2", "n_embd": H, "n_head": A, "vocab_size": 51200, "n_positions": S, "attn_pdrop": 0.1}
+    config |= {"resid_pdrop": 0.1, "embd_pdrop": 0.1}
+    found, tokens = [], B * S / cp
+    for layers in (4, 8):
+        shape = ModelShape.from_config({**config, "n_layer": layers})
+        document = {**BASE, "model": {**config, "n_layer": layers}, "tp": tp, "sp": on, "cp": cp, "world": tp * cp}
+        job = Job.from_document({**document, "micro_batch": B, "seq_len": S, "attention": attention, "grad_ckpt": rec})
+        c, t, q = step_of(resolve_setting(complete(job), shape), shape).saved
+        found.append(c + t * tokens + q * tokens * S)
+    split = tp if on else 1
+    published = tokens * H * (2 / split if rec is True else 34 / tp if on else 10 + 24 / tp)
+    assert (found[1] - found[0]) / 4 == pytest.approx(published, rel=0.01)
