@@ -208,7 +208,8 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     many = asked.concurrency is not None and job.get("serving.concurrency") is None
     slots = job.framework in _LOCAL or asked.engine in _LOCAL  # these hold a cache for each at once
     many = many and (slots or not (written and job.get("serving.max_model_len") is not None))
-    told = any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
+    split = (job.sp or 1) > 1  # samples over ranks, as no engine does
+    told = split or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     tells = told or asked.scratch or (job.sharding or asked.settings.get("sharding")) is not None
     if job.objective is None and not asked.trains and (asked.infers or not tells):
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})

@@ -78,17 +78,19 @@ def test_host_memory_of_deepspeeds_buffers(stage, offload, accum, each):
     shape = ModelShape.from_params_b(2.783)
     job = {**T0_3B, "sharding": stage, "seq_len": 1, "offload": offload, "grad_accum": accum}
     said = estimate(Job.from_document(job), shape)
-    assert said.host_bytes / shape.params == pytest.approx(each, rel=0.01)
+    # Stage 2 has room for one more gradient of the largest parameter (``temp_grad_buffer_for_cpu_offload``).
+    more = 2 * shape.dims.vocab * shape.dims.hidden / shape.params if stage == "zero2" else 0
+    assert said.host_bytes / shape.params == pytest.approx(each + more, rel=0.01)
 
 
 def test_pinned_buffers_are_powers_of_two():
-    """Stage 2 pins masters, their gradients and 16-bit weights on their way back."""
+    """Stage 2 pins masters, their gradients, 16-bit weights on their way back and one more gradient."""
     shape = ModelShape.from_params_b(2.783)
     job = {**T0_3B, "sharding": "zero2", "seq_len": 1, "offload": ["optimizer"]}
     plain, pinned = (
-        estimate(Job.from_document({**job, "pin_memory": pins}), shape).host_bytes for pins in (False, True)
+        estimate(Job.from_document({**job, "pin_memory": pins}), shape).host_most_bytes for pins in (False, True)
     )
-    sizes = [each * shape.params for each in (4, 2, 4)]
+    sizes = [*(each * shape.params for each in (4, 2, 4)), 2 * shape.dims.vocab * shape.dims.hidden]
     assert pinned - plain == pytest.approx(sum(2 ** math.ceil(math.log2(size)) - size for size in sizes), rel=0.01)
 
 
