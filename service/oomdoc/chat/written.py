@@ -10,6 +10,7 @@ from oomdoc.chat import parts
 from oomdoc.chat.describing import job_fields
 from oomdoc.chat.session import Session, flat
 from oomdoc.evidence import Source
+from oomdoc.report.sentences import not_written
 from oomdoc.report.words import word
 from oomkb.memory.job import Job
 
@@ -42,6 +43,7 @@ def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
     before, after = job_fields(evidence), flat(session.job)
     changes = _changed(before, after)
     said: list[str] = []
+    why: dict[str, str] = {}
     for document in ranked(evidence):
         done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
         if done.error or len(done.unplaced) == len(changes) > 0:
@@ -49,11 +51,15 @@ def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
         whole = not diff and document.text.count("\n") < _LINES
         said += ["```", (done.text if whole else done.diff or done.text).strip("\n"), "```"]
         changes = {n: v for n, v in changes.items() if n in done.unplaced}
+        why = {n: not_written(n, reason, done.framework, language) for n, reason in done.unplaced.items()}
         if not changes:
             break
     left = {n: v for n, v in changes.items() if n not in _OF_LAUNCHES}
     if said and left:
-        said.append(word("chat.unplaced", language, changes=parts.shown_changes(left, language)))
+        said += [
+            word("chat.unplaced", language, changes=parts.shown_changes(left, language)),
+            *(why[n] for n in left if n in why),
+        ]
     return said
 
 

@@ -159,7 +159,9 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = (
-            patch(text, filename=filename, framework=framework, changes=kept) if kept else Patched(text, error=_NOTHING)
+            patch(text, filename=filename, framework=framework, changes=kept)
+            if kept
+            else Patched(text, error=_NOTHING, framework=_named(original.docs))
         )
         return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
     error = None if wanted or not changes else _NOTHING
