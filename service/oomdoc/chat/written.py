@@ -54,7 +54,8 @@ def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
         why = {n: not_written(n, reason, done.framework, language) for n, reason in done.unplaced.items()}
         if not changes:
             break
-    left = {n: v for n, v in changes.items() if n not in _OF_LAUNCHES}
+    own = {"seq_len"} if "serving.max_model_len" in after else set()  # a server's context is the length
+    left = {n: v for n, v in changes.items() if n not in _OF_LAUNCHES | own}
     if said and left:
         said += [
             word("chat.unplaced", language, changes=parts.shown_changes(left, language)),
