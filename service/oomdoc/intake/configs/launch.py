@@ -124,6 +124,11 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
         yield from (("gpu_count", count, entry) for count, entry in devices[:1] if count > found["gpus"][1])
 
 
+def launch_option(entry: Entry) -> str:
+    """The field that a launcher's option says, whatever its value."""
+    return _OPTIONS.get(norm(entry.key).rsplit(".", 1)[-1], "") if entry.style in ("flag", "flag=") else ""
+
+
 def every_statement(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
     """As :func:`launch_facts`, with what another statement makes void."""
     for entry in entries:

@@ -71,6 +71,10 @@ def _runs(doc: Doc) -> bool:
 def _one(source: Text, name: str, value: Any) -> Text | None:
     """The text with one change made, or ``None`` where no key says it."""
     docs = source.docs
+    runs = [doc for doc in docs if _runs(doc)]
+    stated = [doc for doc in runs if any(found == name for found, _, _ in doc.readings())]
+    if len(runs) > 1 and len(stated) != 1:
+        return None  # of several runs nobody says which is meant
     main = next((index for index, doc in candidates(docs) if doc.form == "shell"), None)
     options = []
     for index, doc in candidates(docs):
@@ -78,8 +82,6 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
         if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
             options.append((found[0], index, found[1]))
-    if len(list(filter(_runs, docs))) > 1:
-        return None  # of several runs nobody says which is meant
     for fits in (0, 1):
         for level, index, writes in options:
             if level == fits:
@@ -145,7 +147,7 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
             continue
         given = source.left_open(name)
         asked = any(_ARGUMENT.match(source.text, *e.value_span) for e in given)
-        elsewhere = "from-argument" if asked else "auto" if any(e.value == "auto" for e in given) else ""
+        elsewhere = "from-argument" if asked else "auto" if source.taken_over(given) else ""
         done = None if elsewhere else _change(source, name, value)
         if done is None:
             unplaced[name] = elsewhere or _why_not(source.docs)

@@ -267,6 +267,8 @@ def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
     scope = anchor.scope if anchor is not None else None
     if doc.table is not None and doc.table.name in LAUNCHERS:
         scope = doc.table.name  # behind the script, they would be the script's
+    elif scope in launchers:
+        scope = None  # before the script, it would be the launcher's
     own = (
         [e for e in doc.entries if e.scope == scope]
         if scope is not None

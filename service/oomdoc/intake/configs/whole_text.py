@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
@@ -11,9 +12,9 @@ from typing import Any, Final
 from oomdoc.intake.configs.analysis import Doc, analyse
 from oomdoc.intake.configs.document import clean_key
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.launch import launch_facts
+from oomdoc.intake.configs.launch import launch_facts, launch_option
 from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, stored_otherwise
-from oomdoc.intake.configs.table import Need, norm
+from oomdoc.intake.configs.table import Need, View, norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import words
 from oomkb.dataclass import dataclass
@@ -29,7 +30,7 @@ _OF_ONE_KEY: Final = words(
 """Fields that one key says."""
 _WITH_A_VARIABLE: Final = frozenset(("seq_len", "prompt_len", "completion_len", "eval_micro_batch", "log_prob_batch"))
 """Fields that one variable may state together with others; who changes it changes them all."""
-_NOT_BY_THE_WAY: Final = words("sharding offload objective method tp pp cp ep sp micro_batch grad_accum seq_len")
+_NOT_BY_THE_WAY: Final = words("sharding offload objective method tp pp cp ep sp seq_len")
 """Fields that a text may not begin to state by a change of another one."""
 _TOGETHER: Final = (
     frozenset(("method", "quant", "lora.dtype")),
@@ -106,10 +107,16 @@ class Text:
                 e
                 for e in doc.entries
                 if not e.off and e.key_span not in read and clean_key(e.key).rsplit(".", 1)[-1] in last
-                if e.style in ("attribute", "kwarg")
-                or (e.value == "auto" and doc.table and doc.table.name in LAUNCHERS)
+                if e.style in ("attribute", "kwarg") or e.value == "auto"
             ]
+            found += [e for e in doc.entries if not e.resolved and launch_option(e) == name]
         return found
+
+    def taken_over(self, found: Sequence[Entry]) -> bool:
+        """Whether ``auto`` among these settings stands for what the trainer that takes the file says."""
+        launchers = [doc for doc in self.docs if doc.table is not None and doc.table.name in LAUNCHERS]
+        autos = {entry.key_span for entry in found if entry.value == "auto"}
+        return any(entry.key_span in autos for doc in launchers for entry in doc.entries)
 
 
 @lru_cache(maxsize=64)
@@ -155,8 +162,9 @@ def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
     free.update(*(group for group in _TOGETHER if not group.isdisjoint(wanted)))
     readings = [reading for doc in before.docs for reading in doc.readings()]
     free |= {name for name, _, entry in readings if entry.shared} & _WITH_A_VARIABLE
-    said_at = {entry.key_span for name, _, entry in readings if name in wanted}
-    free |= {name for name, _, entry in readings if entry.key_span in said_at}  # one key says both
+    for each in (readings, [reading for doc in after.docs for reading in doc.readings()]):
+        said_at = {entry.key_span for name, _, entry in each if name in wanted}
+        free |= {name for name, _, entry in each if entry.key_span in said_at}  # one key says both
     new_ones = [n for n in new if n not in old and n in _NOT_BY_THE_WAY and n not in free and not is_off(new[n])]
     changed = new_ones + [n for n in old if n not in free and n[:4] != "env." and not same(old[n], new.get(n))]
     if changed == ["grad_accum"] and "micro_batch" in wanted and _in_all(old) == _in_all(new):
@@ -207,6 +215,10 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
 
 def _broken(doc: Doc) -> list[Need]:
     view = doc.view()
+    if doc.table is not None and doc.env:  # what is a flag may be a variable of the same name
+        names = doc.table.names()
+        env = [replace(e, key=e.key.lower(), style="flag") for e in doc.env if e.key.lower() in names]
+        view = View([*env, *view.values()], form=doc.form, table=doc.table, programs=doc.programs)
     return [need for level in (doc.table.levels() if doc.table else ()) for need in level.needs if need.broken(view)]
 
 

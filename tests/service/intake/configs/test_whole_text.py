@@ -10,6 +10,7 @@ AXOLOTL = "base_model: org/thing-7b\nadapter: qlora\nload_in_4bit: true\nsequenc
 TUNE = "model:\n  _component_: torchtune.models.llama3_1.lora_llama3_1_8b\nbatch_size: 2\noptimizer:\n  _component_: torch.optim.AdamW\n  fused: True\nenable_activation_checkpointing: False\nenable_activation_offloading: False\n"
 SLURM = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=8\nexport GPUS_PER_NODE=8\nsrun torchrun --nproc_per_node=$GPUS_PER_NODE train.py --per_device_train_batch_size 4 --bf16 True --output_dir out\n"
 POD = "spec:\n  containers:\n  - name: a\n    image: vllm/vllm-openai:v0.9\n    args: [--model, org/thing-7b, --max-model-len, '8192']\n    resources:\n      limits:\n        nvidia.com/gpu: 1\n"
+TGI = 'spec:\n  containers:\n  - name: tgi\n    image: ghcr.io/huggingface/text-generation-inference:3.0\n    env:\n    - name: MODEL_ID\n      value: org/thing-7b\n    - name: MAX_TOTAL_TOKENS\n      value: "16384"\n    - name: MAX_INPUT_TOKENS\n      value: "8192"\n'
 VERL = "python3 -m verl.trainer.main_ppo actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=32 actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=32 trainer.n_gpus_per_node=8\n"
 BRIDGE = "from megatron.bridge.training.pretrain import pretrain\n\ncfg.train.micro_batch_size = 4\ncfg.model.recompute_granularity = 'selective'\npretrain(cfg)\n"
 
@@ -25,6 +26,9 @@ BRIDGE = "from megatron.bridge.training.pretrain import pretrain\n\ncfg.train.mi
         ("s.sh", "lmdeploy serve api_server org/thing-7b --session-len 4096\n", {"quant": "awq-int4"}, {"quant": "stored"}),
         ("c.sh", "text-generation-launcher --model-id org/thing-7b --max-input-tokens 4096 --max-total-tokens 8192\n", {"serving.max_model_len": 4096}, {"serving.max_model_len": "needs max_total_tokens > max_input_tokens"}),
         ("p.sh", "accelerate launch train_dreambooth_flux.py --train_batch_size=2 --optimizer=prodigy\n", {"optimizer": "adamw_8bit"}, {"optimizer": "needs optimizer=null"}),
+        ("u.sh", "torchrun --nproc_per_node=$1 -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=4 data.max_length=2048\n", {"gpus": 4}, {"gpus": "from-argument"}),
+        ("t.yaml", TGI, {"serving.max_model_len": 8192}, {"serving.max_model_len": "needs max_total_tokens > max_input_tokens"}),
+        ("w.sh", "".join(f"llamafactory-cli train --stage sft --model_name_or_path org/thing-7b --template qwen --cutoff_len 4096 --output_dir {o}\n" for o in "ab"), {"seq_len": 1024}, {"seq_len": "no-key"}),
         ("g.sh", "torchrun pretrain_gpt.py --micro-batch-size 4 --cross-entropy-loss-fusion --num-layers 8\n", {"fused_ce": True}, {"fused_ce": "no-key"}),
     ],
 )  # fmt: skip
@@ -42,6 +46,8 @@ def test_what_a_framework_refuses_is_not_written(filename, text, changes, unplac
         ("v.sh", VERL, {"log_prob_batch": 8}, ["=32"], ["rollout.log_prob_micro_batch_size_per_gpu=8", "ref.log_prob_micro_batch_size_per_gpu=8"]),
         ("f.yaml", "distributed_type: FSDP\nfsdp_config:\n  fsdp_offload_params: false\nnum_machines: 1\nnum_processes: 8\n", {"nodes": 2}, [], ["num_machines: 2", "num_processes: 16"]),
         ("k.sh", "accelerate launch sdxl_train_network.py --network_module=networks.lora --train_batch_size=4\n", {"grad_ckpt": True}, ["checkpointing=", "checkpointing true"], ["--gradient_checkpointing"]),
+        ("q.sh", "accelerate launch --mixed_precision=fp16 train_text_to_image_lora.py --train_batch_size=8 --rank=64\n", {"grad_ckpt": True}, ["fp16 --grad"], ["rank=64 --gradient_checkpointing"]),
+        ("l.yaml", "model: {name: hf_causal_lm, pretrained_model_name_or_path: org/thing-7b}\ndevice_train_microbatch_size: auto\nglobal_train_batch_size: 8\nmax_seq_len: 1024\n", {"micro_batch": 1}, ["auto"], ["device_train_microbatch_size: 1"]),
         ("m.sh", "torchrun pretrain_gpt.py --micro-batch-size 4 --use-distributed-optimizer --num-layers 8\n", {"offload": ["optimizer"]}, [], ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]),
         ("b.py", BRIDGE, {"micro_batch": 1}, ["= 4"], ["cfg.train.micro_batch_size = 1"]),
         ("o.py", "from vllm import LLM\nllm = LLM(model='org/thing-7b', max_model_len=4096)\n", {"serving.max_num_seqs": 16}, [], ["max_num_seqs=16"]),
