@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Final
 
 from oomdoc.evidence import Document, Fact, Source
-from oomdoc.intake.kinds import begins_command, is_comment
+from oomdoc.intake.kinds import is_comment
 from oomdoc.intake.lines import Line
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.sieve import Vocabulary
@@ -30,28 +30,6 @@ _STARTS: Final = re.compile(
     r"\b(?:torchrun|accelerate launch|deepspeed|tune run|axolotl train|srun|mpirun|num_processes)\b|\bNPROC_PER_NODE="
 )
 _PINNED: Final = re.compile(r"\bpip3? install\b|[\w\]]==\d")
-
-
-_REMARK: Final = re.compile(r"(?m)^(?P<command>[^\n(]{4,400}?\s)(?P<remark>\([^()\n$`]{8,400}\)[^\n\\]{0,160})$")
-"""A person's words in brackets behind a command: "torchrun train.py (trl 0.19, LoRA r=64, 4 cards)"."""
-
-
-def without_remarks(text: str) -> str:
-    """The text with blanks for the words in brackets behind a command: they are no arguments of it."""
-    return _REMARK.sub(lambda m: m["command"].ljust(len(m[0])) if begins_command(m[0]) else m[0], text)
-
-
-def remarks_apart(lines: Sequence[Line]) -> list[Line]:
-    """The lines, words in brackets behind a command as lines of their own."""
-    apart: list[Line] = []
-    for line in lines:
-        found = _REMARK.match(line.text)
-        if found is None or not begins_command(line.text):
-            apart.append(line)
-            continue
-        at = found.start("remark")
-        apart += [line._replace(text=line.text[:at].rstrip()), line._replace(text=line.text[at:])]
-    return apart
 
 
 def noted_hardware(lines: Sequence[Line]) -> Iterator[Fact]:

@@ -58,39 +58,21 @@ def growth_signals(
 
 
 def _by_shape(lines: Sequence[Line]) -> dict[str, list[tuple[int, Signal]]]:
-    """Figures of memory in lines that differ in digits only and tell of steps; or in rows below a head that does."""
-    rows: dict[str, list[int]] = {}
-    for index, line in enumerate(lines[:_MAX_LINES]):
-        if any(letter.isdigit() for letter in line.text[:_WIDTH]):
-            rows.setdefault(line.tag + "".join(line.text[:_WIDTH].translate(_NO_DIGITS).split()), []).append(index)
+    """Figures of memory in lines that differ in digits only and tell of steps."""
+    rows: dict[str, list[Line]] = {}
+    for line in lines[:_MAX_LINES]:
+        text = line.text[:_WIDTH]
+        if any(letter.isdigit() for letter in text):
+            rows.setdefault(line.tag + "".join(text.translate(_NO_DIGITS).split()), []).append(line)
     found: dict[str, list[tuple[int, Signal]]] = {}
-    for shape, places in rows.items():
-        first = places[0]
-        above = [at.text[:_WIDTH] for at in lines[max(0, first - 2) : first] if at.text.strip(" |-+:")]
-        head = above[-1] if above else ""
-        column = _column(head) if _RE["row"].fullmatch(shape) is not None else None
-        if len(places) < _FEWEST or (column is None and _RE["steps"].search(lines[first].text) is None):
+    for shape, alike in rows.items():
+        if len(alike) < _FEWEST or _RE["steps"].search(alike[0].text) is None:
             continue
-        for index in places:
-            text = lines[index].text[:_WIDTH]
-            size = _RE["figure"].search(text) if column is None else None
-            cells = text.replace("|", " ").split()
-            number, unit = (size["n"], size["unit"]) if size is not None else ("", "")
-            if column is not None and column[0] < len(cells):
-                number, unit = cells[column[0]], column[1]
-            if number.replace(".", "", 1).isdigit():
-                shown = Signal("memory-usage", lines[index].span(), rank=lines[index].rank)
-                found.setdefault(shape, []).append((to_bytes(number, unit), shown))
+        for line in alike:
+            if (size := _RE["figure"].search(line.text[:_WIDTH])) is not None:
+                shown = Signal("memory-usage", line.span(), rank=line.rank)
+                found.setdefault(shape, []).append((to_bytes(size["n"], size["unit"]), shown))
     return found
-
-
-def _column(head: str) -> tuple[int, str] | None:
-    """Which column of a table of steps is memory, and its unit; ``None`` where the head is of another table."""
-    if _RE["steps"].search(head) is None or (unit := _RE["unit"].search(head)) is None:
-        return None
-    cells = head.replace("|", " ").split()
-    at = next((n for n, cell in enumerate(cells) if _RE["memory"].search(cell)), None)
-    return None if at is None else (at, unit[0])
 
 
 _FEWEST: Final = 4

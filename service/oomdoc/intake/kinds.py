@@ -34,11 +34,6 @@ def is_comment(line: Line) -> bool:
     return line.text.lstrip().startswith(_COMMENT)
 
 
-def begins_command(text: str) -> bool:
-    """Whether a line begins as a command does."""
-    return _RE["command"].match(text) is not None
-
-
 def kinds_of(lines: Sequence[Line]) -> list[Kind]:
     """One kind per line; continuation lines of a command belong to it."""
     out: list[Kind] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
-from oomdoc.intake.comments import noted_hardware, notes_a_version, remarks_apart, without_comments, without_remarks
+from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
@@ -79,7 +79,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     # A configuration is not a log: it states facts, and says nothing of what happened.
     files = [list(read_lines(source)) for source in own if is_config_file(source)]
     settings = [line for file in files for line in file if not is_comment(line)]
-    lines = remarks_apart([line for source in own if not is_config_file(source) for line in read_lines(source)])
+    lines = [line for source in own if not is_config_file(source) for line in read_lines(source)]
     lines, noted = without_comments(lines, [d for reading in configs for d in reading.documents])
     understood = {d.source for reading in configs for d in reading.documents}
     told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
@@ -293,7 +293,6 @@ def _configs(source: Source, given: Sequence[Source], warnings: list[Message | s
     from oomdoc.intake.configs import read_documents
     from oomdoc.intake.configs.segments import form_of
 
-    source = source if is_config_file(source) else Source(source.name, without_remarks(source.text))
     try:
         return read_documents(source, [s for s in given if s.name != source.name and form_of(s.name) is not None])
     except Exception as error:

@@ -16,27 +16,6 @@ from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.sieve import Vocabulary, candidates
 
-_MARKS: Final = frozenset(":：-–—")
-"""What every such end holds one of."""
-
-
-def other_runs(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[bool]:
-    """For each line whether it stands under a heading that says that this run was fine."""
-    out: list[bool] = []
-    fine = False
-    for line, kind in zip(lines, kinds, strict=True):
-        if kind in ("prose", "config", "log"):
-            text = line.text.strip()
-            if len(text) < 120:
-                end = text[-12:]
-                if not _MARKS.isdisjoint(end) and _RE["ends"].search(end):
-                    fine = bool(_RE["well"].search(text)) and not _RE["ill"].search(text)
-            elif kind == "prose" and len(text) > 120:
-                fine = False
-        out.append(fine)
-    return out
-
-
 _RE: Final = patterns(__file__)
 _FIRST: Final = _RE.sieved("first")
 
@@ -69,10 +48,10 @@ def _is_adapter(fact: Fact) -> bool:
 
 
 def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line], words: Vocabulary) -> Iterator[Fact]:
-    parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": [], "other": []}
-    for line, kind, other in zip(lines, kinds, other_runs(lines, kinds), strict=True):
+    parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": []}
+    for line, kind in zip(lines, kinds, strict=True):
         if kind in ("command", "config", "code"):
-            parts["other" if other else "settings"].append(line)
+            parts["settings"].append(line)
             if (quoted := _quoted_before(line)) is not None:
                 parts["prose"].append(quoted)
         elif kind != "blank":
@@ -97,7 +76,6 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_settings(settings, sure=0.95)
     yield from read_settings(prose, sure=0.85, prose=True)
     yield from read_settings(parts["log"], sure=0.7)
-    yield from read_settings(parts["other"], sure=0.65)
 
 
 def _ending(line: Line) -> Line:
