@@ -46,9 +46,10 @@ def _topics_of_flags(evidence: Evidence) -> tuple[Topic, ...]:
     """The topics that speak of the options which a question lists without values, in their order."""
     if not asked_of(evidence).why:
         return ()
-    listed = [s.key.lower().replace("-", "_") for d in evidence.documents for s in d.settings if s.value is True]
-    if len(listed) < _LISTED_FLAGS:
-        return ()
+    settings = [setting for document in evidence.documents for setting in document.settings]
+    if len(settings) < _LISTED_FLAGS or any(setting.value is not True for setting in settings):
+        return ()  # few, or a configuration
+    listed = [setting.key.lower().replace("-", "_") for setting in settings]
     found: dict[str, Topic] = {}
     for flag in listed:
         told = (t for place in range(_PLACES) for t in topics().values() if _names(t, flag, place))

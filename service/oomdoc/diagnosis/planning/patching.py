@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.planning.printed import typed_key
-from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of
+from oomdoc.diagnosis.planning.spelling import as_typed, key_of, left_to_trainer, spelt_in, value_of
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
-from oomdoc.evidence import Document, Evidence
+from oomdoc.evidence import Document, Evidence, Source
 from oomkb.errors import OomdocError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
     for present in (True, False):
         for document in ranked(evidence):
             left = {n: v for n, v in wanted.items() if n not in placed and spelt_in(document, n) is present}
+            left = {n: v for n, v in left.items() if not left_to_trainer(document, n)}
             if left:
                 placed.update(dict.fromkeys(patch.taken(document, left), document))
     for document in ranked(evidence):
@@ -42,7 +44,7 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
         diff = patch.diff(document, changes)
         if diff:
             diffs.append(diff.rstrip("\n"))
-    changed = tuple(_as_written(_placed(plan, change, placed), placed, patch) for change in plan.changes)
+    changed = tuple(_as_written([_placed(plan, change, placed) for change in plan.changes], placed, patch))
     return replace(plan, patch="\n".join(diffs) + "\n" if diffs else "", changes=changed)
 
 
@@ -65,37 +67,22 @@ def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:
     return wanted
 
 
-def _as_written(change: Change, placed: Mapping[str, Document], patch: _Patches) -> Change:
-    """The change as its own patch has it, where that changes the value of one other key: a file that is named."""
-    document = next((placed[n] for n in change.fields if n in placed), None)
-    if document is None or change.instruction is not None:
-        return change
-    diff = patch.diff(document, {n: v for n, v in _dotted(change.fields) if placed.get(n) is document})
-    lines = [line for line in diff.splitlines() if line[:1] in "+-" and line[:3] not in ("---", "+++")]
-    if (typed := _option(change, lines)) is not None:
-        return typed
-    if len(lines) != 2 or lines[0][0] != "-" or change.key.rpartition(".")[2] in lines[1]:
-        return change
-    (old_key, colon, old), (key, _, new) = (line[1:].strip().partition(":") for line in lines)
-    if not colon or key != old_key or any(mark in key for mark in "'\" "):
-        return change
-    return replace(change, key=key, old=old.strip(), new=new.strip())
-
-
-def _option(change: Change, lines: Sequence[str]) -> Change | None:
-    """The change as the command that is patched has it: the option with its dashes, the value as it is typed."""
-    had, has = (" ".join(line[1:].rstrip(" \\") for line in lines if line[0] == sign).split(" --") for sign in "-+")
-    for piece in (piece for piece in has[1:] if piece not in had[1:]):
-        option, _, value = piece.strip().replace("=", " ", 1).partition(" ")
-        if _plain(option) == _plain(change.key):
-            said = value.strip()
-            new = said if isinstance(change.new, str) and said else change.new
-            return replace(change, key=f"--{option}", old=None if change.old is False else change.old, new=new)
-    return None
-
-
-def _plain(key: str) -> str:
-    return key.lstrip("-").rpartition(".")[2].replace("_", "-").lower()
+def _as_written(changes: Sequence[Change], placed: Mapping[str, Document], patch: _Patches) -> Iterator[Change]:
+    """Changes in the keys and values that their own patch writes: what is listed is what the file will say."""
+    for fields, group in groupby(changes, key=lambda change: (change.fields, change.instruction is None, change.file)):
+        together = list(group)
+        first = together[0]
+        document = next((placed[n] for n in fields[0] if n in placed), None)
+        if document is None or first.instruction is not None:
+            yield from together
+            continue
+        own = {n: v for n, v in _dotted(first.fields) if placed.get(n) is document}
+        written = patch.settings(document, own)
+        if not written or all(new is None for _, _, new in written):
+            yield from together  # nothing but a key that goes
+            continue
+        for number, (key, old, new) in enumerate(written):
+            yield replace(first, key=key, old=old, new=new, saves_bytes=0 if number else first.saves_bytes)
 
 
 _NESTED: Final = ("lora", "rollout", "serving", "loop", "buckets")
@@ -147,11 +134,28 @@ class _Patches:
         done = self._of(document, changes)
         return done.diff if done is not None else ""
 
+    def settings(self, document: Document, changes: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+        """The settings that the changes write: key, value before (``None``: not there) and value after."""
+        done = self._of(document, changes)
+        return [] if done is None or not done.diff else list(_differing(document, done.text))
+
     def _of(self, document: Document, changes: Mapping[str, Any]) -> Patched | None:
         key = (id(document), repr(sorted(changes.items(), key=itemgetter(0))))
         if key not in self._done:
             self._done[key] = _patch(document, changes)
         return self._done[key]
+
+
+def _differing(document: Document, text: str) -> Iterator[tuple[str, Any, Any]]:
+    from oomdoc.intake.configs import read_documents
+
+    found = (d for d in read_documents(Source(document.source, text)).documents if d.form == document.form)
+    after = max(found, key=lambda d: len(d.settings), default=document)
+    before, now = ({s.key: s.value for s in d.settings if not isinstance(s.value, Mapping)} for d in (document, after))
+    for key in (*(k for k in before if k not in now), *now):
+        old, new = before.get(key), now.get(key)
+        if old != new or isinstance(old, bool) is not isinstance(new, bool):
+            yield as_typed(key, after), old, new
 
 
 def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
@@ -167,7 +171,9 @@ def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
 
 
 def _is(plan: Plan, name: str, value: Any, shown: Any) -> bool:
-    return bool(value == shown) or (isinstance(value, str) and value_of(plan.job.framework, name, value) == shown)
+    # In Python True == 1: a switch is not the count that stands beside it.
+    same = isinstance(value, bool) is isinstance(shown, bool) and bool(value == shown)
+    return same or (isinstance(value, str) and value_of(plan.job.framework, name, value) == shown)
 
 
 def as_spelled(fix: SingleFix, evidence: Evidence) -> SingleFix:
