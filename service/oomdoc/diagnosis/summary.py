@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.forms import needed_of
@@ -92,6 +93,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
         healthy = outcome is not None and outcome.kind == "healthy"
+        if healthy and view.evidence.prose and (held := tuple(_held_by_engine(view))):
+            return held
         if healthy and asks_why_held(view.evidence, found.job):
             return (say("answer.reserved-plain"),)
         level = next((s for s in view.evidence.signals if s.name == "level-over-steps"), None)
@@ -104,6 +107,18 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
     plan = _plan(found.plans)
     return (say(key, phase=estimate.peak_phase, owner=estimate.owner, **sizes), *([plan] if plan else []))
+
+
+def _held_by_engine(view: View) -> Iterator[Message]:
+    """What an engine that started holds, by its own log."""
+    weights, cache, room = (last_signal(view, f"vllm-{name}") for name in ("weights", "kv-cache-memory", "concurrency"))
+    if weights is None or cache is None:
+        return
+    sizes = {"weight_bytes": weights.data["weights_bytes"], "cache_bytes": cache.data["kv_cache_bytes"]}
+    yield say("answer.engine-holds", **sizes)
+    if room is not None:
+        length, requests = room.data["length"], room.data["concurrency"]
+        yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
 
 
 def _numbers(view: View, best: CauseFinding) -> list[Message]:

@@ -161,8 +161,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     compares = any("gpu" not in side.fields for side in wanted.alternatives)
     sized = compares or wanted.wanted not in ("fit", "reserved", "share")
     if asked.complains is None or asked.complaint < _COMPLAINS:
-        plain = asked.question >= _ASKS_OF_IT and asked.complaint < _COMPLAINS_IN_A_QUESTION
-        if (sized or plain) and outcome is not None and outcome.kind == "other":
+        if (sized or asked.question > asked.complaint) and outcome is not None and outcome.kind == "other":
             return Outcome("question", "memory-question", outcome.span, None, 0.8)
         return outcome
     nothing = outcome is None or outcome.kind == "question"
