@@ -20,6 +20,7 @@ from oomdoc.diagnosis.observed import (
     implied_length,
     likelihood,
     observed_in,
+    trained_before,
     until_failure,
     went_well,
 )
@@ -79,6 +80,8 @@ class _Candidate:
 
 def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     """The job with the unstated fields that its figures imply."""
+    if (contradicted := _trained_though_too_large(evidence, priced)) is not None:
+        return Inference(job, priced, conflicts=(contradicted,), explained=False)
     seen = observed_in(evidence)
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
@@ -100,6 +103,23 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if best is base or not _decides(seen, best, base):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
+
+
+def _trained_though_too_large(evidence: Evidence, priced: Priced) -> Conflict | None:
+    """That states which the card cannot hold contradict the steps that were trained: they are split, or smaller."""
+    estimate, job = priced.estimate, priced.job
+    states = estimate.phases["save"].total_bytes if "save" in estimate.phases else 0.0
+    open_ = job.sharding in (None, "none", "ddp") or "sharding" in job.assumed
+    if not estimate.capacity_bytes or states <= _OVER * estimate.capacity_bytes or not open_:
+        return None
+    if job.objective == "inference" or job.offload or not trained_before(evidence):
+        return None
+    why = say("inferred.trained", states_bytes=states, capacity_bytes=estimate.capacity_bytes)
+    return Conflict("", round(states / GIB, 2), round(estimate.capacity_bytes / GIB, 2), why)
+
+
+_OVER: Final = 1.02
+"""How far states must exceed a card before steps that went well contradict them."""
 
 
 def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:

@@ -96,6 +96,20 @@ def observed_in(evidence: Evidence) -> Observed | None:
     return Observed(failed, float(held) if held else None, peak, step, phase, stepped, worked, room, logits)
 
 
+_AFTER_STEPS: Final = frozenset(
+    {"fails-after-long-run", "fails-at-same-step", "fails-at-random-step", "grows-with-steps"}
+)
+
+
+def trained_before(evidence: Evidence) -> bool:
+    """Whether steps of training went well before the failure: weights and states were on the card then."""
+    said = {statement.name for statement in evidence.statements}
+    root = evidence.root
+    return bool(root is not None and (root.step or 0) > 1) or (
+        not said.isdisjoint(_AFTER_STEPS) and "fails-at-first-step" not in said
+    )
+
+
 def failed_in(failure: Failure) -> str:
     """The phase of an estimate in which it failed: a pass for log-probabilities is one of its own."""
     passes = failure.phase in ("forward", "loss", "unknown") and scores_rollouts(failure.frames)

@@ -14,6 +14,7 @@ from oomdoc.diagnosis import engine_accounts
 from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
+from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
 from oomkb.catalog.diffusion import pipeline
@@ -71,7 +72,8 @@ def _disproved(view: View) -> Iterator[str]:
     """Causes that what was printed rules out.
 
     Fragmentation, where the card has room that no piece of the cache takes, or less than is asked for; that no memory
-    ran out, where a program says that it did and neither its figures nor the person say that there was room.
+    ran out, where a program says that it did and neither its figures nor the person say that there was room; states,
+    where steps went well before: they were on the card, and the estimate has them otherwise than they are.
     """
     wanted, free, held = (view.bytes_of(n) for n in ("requested", "free", "allocated"))
     process, outcome = view.bytes_of("process"), view.evidence.outcome
@@ -82,6 +84,9 @@ def _disproved(view: View) -> Iterator[str]:
     if too_large or refused_with_room(view):
         yield "fragmentation"
     told = outcome is not None and outcome.kind in ("device", "engine") and outcome.confidence >= _TOLD
+    capacity = view.bytes_of("capacity")
+    if capacity and not view.serving and view.state_bytes > capacity and trained_before(view.evidence):
+        yield from ("model-states", "optimizer-init", "weights-load")
     if told and not refused_with_room(view) and "much-memory-free" not in {s.name for s in view.evidence.statements}:
         yield "not-oom"
 
