@@ -93,7 +93,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
         healthy = outcome is not None and outcome.kind == "healthy"
-        if healthy and view.evidence.prose and (held := tuple(_held_by_engine(view))):
+        if healthy and (held := tuple(_held_by_engine(view))):
             return held
         if healthy and asks_why_held(view.evidence, found.job):
             return (say("answer.reserved-plain"),)

@@ -53,7 +53,8 @@ def _pattern(word: str) -> str:
     left = r"(?<![a-z])(?<!ctx_)" if body[0].isascii() and body[0].isalnum() else ""
     right = r"(?![a-z])" if not star and body[-1].isascii() and body[-1].isalnum() else ""
     right += r"(?!\d|\.\d)" if body[-1].isdigit() else ""
-    parts = [_loose(part) for part in body.split("...")]
+    first, *further = (_loose(part) for part in body.split("..."))
+    parts = [first, *(f"({part})" for part in further)]
     return left + r"(?:[^.。\n]|\.(?=\d)){0,30}?".join(parts) + (r"\w{0,20}" if star else right)
 
 
@@ -109,6 +110,8 @@ def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
     text, span = line.text, line.span(found.start() + 1)
+    if any(negated(text, found.start(n)) for n in range(1, 1 + (found.lastindex or 0))):
+        return  # "LoRA, not in 4-bit": neither the one nor its opposite
     off = negated(text, found.start()) or denied(text, found.end())
     sure = row.sure - min(0.12, doubt(text, found.start(), found.end()))
     needed = row.fact != "dtype" and is_need_asked(text, found.start())

@@ -88,6 +88,8 @@ AIMS = [
     ("部署 qwen2-72b，vllm 启动时 OOM", {"objective": "inference", "params_b": 72}),
     ("we continue pretraining a 3B on code and get OOM", {"objective": "pretrain"}),
     ("训练奖励模型时显存不足", {"objective": "rm"}),
+    ("plain LoRA, not in 4-bit, of a 7B: OOM", {"method": "lora"}),
+    ("7B 做 LoRA，不用 4bit 量化，OOM", {"method": "lora"}),
     ("QLoRA 微调 ChatGLM2-6B 时 OOM", {"objective": "sft", "method": "qlora"}),
     ("the server crashes with OOM when I send 50 concurrent requests to llama-3-8b", {"objective": "inference"}),
     ("the DPO trainer needs twice the memory of SFT and dies", {"objective": "dpo"}),
