@@ -85,7 +85,7 @@ def _disproved(view: View) -> Iterator[str]:
         yield "fragmentation"
     told = outcome is not None and outcome.kind in ("device", "engine") and outcome.confidence >= _TOLD
     capacity = view.bytes_of("capacity")
-    if capacity and not view.serving and view.state_bytes > capacity and trained_before(view.evidence):
+    if capacity and not view.serving and (view.state_bytes or 0.0) > capacity and trained_before(view.evidence):
         yield from ("model-states", "optimizer-init", "weights-load")
     if told and not refused_with_room(view) and "much-memory-free" not in {s.name for s in view.evidence.statements}:
         yield "not-oom"
