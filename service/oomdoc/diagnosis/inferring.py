@@ -80,9 +80,9 @@ class _Candidate:
 
 def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     """The job with the unstated fields that its figures imply."""
-    if (contradicted := _trained_though_too_large(evidence, priced)) is not None:
-        return Inference(job, priced, conflicts=(contradicted,), explained=False)
     seen = observed_in(evidence)
+    if seen is None and (contradicted := _trained_though_too_large(evidence, priced)) is not None:
+        return Inference(job, priced, conflicts=(contradicted,), explained=False)
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
