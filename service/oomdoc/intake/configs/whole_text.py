@@ -28,7 +28,7 @@ _OF_ONE_KEY: Final = words(
     """
 )
 """Fields that one key says."""
-_WITH_A_VARIABLE: Final = frozenset(("seq_len", "prompt_len", "completion_len", "eval_micro_batch", "log_prob_batch"))
+_WITH_A_VARIABLE: Final = words("seq_len prompt_len completion_len micro_tokens eval_micro_batch log_prob_batch")
 """Fields that one variable may state together with others; who changes it changes them all."""
 _NOT_BY_THE_WAY: Final = words("sharding offload objective method tp pp cp ep sp seq_len")
 """Fields that a text may not begin to state by a change of another one."""
