@@ -214,14 +214,24 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
         return True
     before = text[max(0, start - 12) : start]
     introduced = start == 0 or before.endswith("\n") or bool(w.RE["introduces"].search(before))
+    listed = _listed(text, start, end)
+    introduced = introduced or listed
     if core.strength == "number":
-        return introduced and not w.RE["not_a_card"].match(text, end) and not (start == 0 and end == len(text))
+        other = w.RE["not_a_card"].match(text, end) is not None and not listed
+        return introduced and not other and not (start == 0 and end == len(text))
     if core.strength == "cased":
         return text[start].isupper() or introduced
     if not text[start].isupper():
         return bool(w.RE["sold_by"].search(before))
     near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))
-    return near or (introduced and start > 0 and not before.endswith("\n"))
+    return near or listed or (introduced and start > 0 and not before.endswith("\n"))
+
+
+def _listed(text: str, start: int, end: int) -> bool:
+    """Whether another card stands beside the name, in a list of them."""
+    before = w.RE["listed_before"].search(text, max(0, start - 32), start)
+    behind = w.RE["listed_behind"].match(text, end, end + 32)
+    return any(found is not None and is_core(found[1].lower()) for found in (before, behind))
 
 
 def _best_gap(entry: gpu_data.Entry, size_gb: float) -> float:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.accounting import held_for
 from oomdoc.diagnosis.advice import uneven_heads
-from oomdoc.diagnosis.comparing import Plain, asks_for_requests, comparison
-from oomdoc.diagnosis.forms import FITS, compared, host_is_short, needed_of, needs_by_count, pinned_most
+from oomdoc.diagnosis.comparing import Plain, comparison
+from oomdoc.diagnosis.forms import FITS, host_is_short, needed_of, needs_by_count, pinned_most
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
@@ -69,12 +68,9 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
         return (say("answer.unknown"),)
     asked = found.asked or Asked()
-    sides = compared(found.job, asked) if found.careful else ()
     printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
     tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
-    others = (compared(found.job, replace(asked, alternatives=also)) for also in asked.further if sides)
-    further = tuple(also for also in others if also)
-    about = Plain(found.job, view.job, view.estimate, found.careful, asked, sides, further, tokens)
+    about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)
     return (*_servers(view, asked), first, *uneven_heads(view), *after)
 
@@ -133,7 +129,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
         return explained
     out = [*_other_engine(about), *(list(comparison(about)) or [*_cache_alone(about), _decisive(about)])]
     out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
-    assumed = list(assumed_of(about.job))
+    assumed = list(assumed_of(about.job, about.compared))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
     out += [*held_for(about), *_flips(about)]
@@ -304,6 +300,8 @@ def _flips(about: Plain) -> Iterator[Message]:
     """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
     from oomdoc.diagnosis.planning import largest_of, need_with
 
+    if about.sides:
+        return
     job, served = about.job, about.estimate.served
     sizes: Mapping[str, int] = {}
     if about.answer == "fits":
@@ -321,8 +319,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
-    if not (about.sides and asks_for_requests(about)):
-        yield from _room(about)
+    yield from _room(about)
     if served is not None and not served.starts and served.largest_length:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")
     if about.answer != "fits":

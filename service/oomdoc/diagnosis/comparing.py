@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.diagnosis.forms import FITS, Side, host_is_short, needed_of
-from oomdoc.diagnosis.run_words import cards_of, run_of, step_of
+from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
@@ -33,9 +33,7 @@ class Plain:
     careful: bool
     asked: Asked = field(default_factory=Asked)
     sides: tuple[Side, ...] = ()
-    """What the question compares."""
-    further: tuple[tuple[Side, ...], ...] = ()
-    """What it compares beside that, in other settings."""
+    """Every run that the question asks about, where these are several, priced."""
     printed_tokens: float | None = None
     """What the engine's own log says that its cache holds."""
 
@@ -43,6 +41,11 @@ class Plain:
     def wanted(self) -> Wanted:
         """What is asked."""
         return self.asked.wanted
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """Fields in which the compared runs differ as the question sets them."""
+        return frozenset(name for side in self.sides for name in side.asked.fields)
 
     @property
     def answer(self) -> str:
@@ -56,23 +59,21 @@ class Plain:
 
 
 def comparison(about: Plain) -> Iterator[Message]:
-    """What each of the compared alternatives needs, and what is the same for all of them."""
+    """A verdict and a figure for each run that is asked about, in the order of the question, and what they share."""
     if not about.sides:
         return
-    yield say("answer.compared", sides=[_side(side) for side in about.sides])
+    yield from map(_verdict, about.sides)
     if asks_for_requests(about) and all(side.requests is not None for side in about.sides):
         yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
     if about.wanted in ("batch", "length"):
         yield from _largest_of_sides(about)
-    for sides in about.further:
-        yield say("answer.compared-also", sides=[_side(side) for side in sides])
     yield from _remedies_of_sides(about)
     job = about.job
-    known = about.estimate.capacity_bytes is not None
-    yield say("answer.compared-run" if known else "answer.compared-unknown", run=run_of(job), cards=cards_of(job))
-    if (job.world or 1) == 1 and any(str(side.fields.get("sharding", "")).startswith("zero") for side in about.sides):
+    yield say("answer.compared-run", parts=shared_of(job, about.compared))
+    stages = [str(side.fields.get("sharding", "")) for side in about.sides]
+    if (job.world or 1) == 1 and any(stage.startswith("zero") for stage in stages):
         yield say("answer.zero-alone")
-    if all(side.fits for side in about.sides) and all(side.name.lower().startswith("zero") for side in about.sides):
+    if all(side.fits for side in about.sides) and all(side.asked.name.lower().startswith("zero") for side in about.sides):
         yield say("answer.compared-shards")
 
 
@@ -96,7 +97,7 @@ def _largest_of_sides(about: Plain) -> Iterator[Message]:
             return
         most = next((sizes[n] for n in names if n in sizes), None)
         if most:
-            found.append(say("answer.side-most", name=side.name, most=f"{most:,}"))
+            found.append(say("answer.side-most", name=names_of(side.asked), most=f"{most:,}"))
     if found:
         yield say(f"answer.compared-{about.wanted}", sides=found)
 
@@ -116,17 +117,23 @@ def _remedies_of_sides(about: Plain) -> Iterator[Message]:
             host = plan.estimate.host_bytes
             key = "answer.side-with-host" if host >= GIB else "answer.side-with"
             needed = needed_of(plan.estimate)
-            yield say(key, name=side.name, changes=changes, needed_bytes=needed, host_bytes=host)
+            yield say(key, name=names_of(side.asked), changes=changes, needed_bytes=needed, host_bytes=host)
 
 
-def _side(side: Side) -> Message:
-    """What it needs; tight where it is less than the card holds, and more than one should count on."""
-    if side.fits is False and side.capacity_bytes is not None and side.needed_bytes < side.capacity_bytes:
-        key = "-tight"
+def _verdict(side: Side) -> Message:
+    """Yes or no, and what it needs; only just where it is less than the card holds, and more than to count on."""
+    estimate, have = side.priced.estimate, (side.priced.job.host_gib or 0.0) * GIB
+    values: dict[str, Any] = {"needed_bytes": side.needed_bytes, "capacity_bytes": side.capacity_bytes}
+    if side.fits is None:
+        key = "amount"
+    elif host_is_short(side.priced.job, estimate):
+        key, values = "host-short", {**values, "host_bytes": estimate.host_bytes, "have_bytes": have}
+    elif side.fits:
+        key = "fits"
     else:
-        key = "" if side.fits is None else "-fits" if side.fits else "-not"
-    return say(f"answer.side{key}", **{n: getattr(side, n) for n in ("name", "needed_bytes", "capacity_bytes")})
+        key = "tight" if (estimate.fits_probability or 0.0) > 1 - FITS else "not"
+    return say(f"answer.side-{key}", name=names_of(side.asked), **values)
 
 
 def _holds(side: Side) -> Message:
-    return say("answer.side-requests", name=side.name, requests=side.requests)
+    return say("answer.side-requests", name=names_of(side.asked), requests=side.requests)

@@ -13,9 +13,10 @@ from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
+from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.planned import careful_job, is_planned, locally_served, planned_run, wants_figure
+from oomdoc.diagnosis.planned import careful_job, counts_of_sides, is_planned, locally_served, planned_run, wants_figure
 from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
@@ -112,6 +113,8 @@ def _without_failure(
     outlook = outlook_of(view)
     topics = found_topics(view.evidence, stated) if planned else ()
     explained = asks_concept(view, topics, outlook)
+    figures = choice is not None and choice.careful and view.estimate is not None and not explained
+    sides = compared(stated, choice.asked, counts_of_sides(stated)) if choice is not None and figures else ()
     diagnosis = Diagnosis(
         verdict="no-failure",
         summary=(),
@@ -123,7 +126,8 @@ def _without_failure(
         conflicts=inference.conflicts if inference is not None else (),
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
-        grid=grid_for(choice, view) if choice is not None and wants_figure(view.evidence) and not explained else None,
+        sides=sides,
+        grid=grid_for(choice, view, sides) if choice is not None and wants_figure(view.evidence) and not explained else None,
         matches=look.chosen({}, _MATCHES) if look is not None and not explained else (),
         questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(w for w in warnings if not (explained and w.key == _NO_PRICE)),

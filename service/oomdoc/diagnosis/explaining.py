@@ -122,7 +122,7 @@ def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tup
     if evidence is None:
         return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
     asked = topics_asked(evidence)
-    most = max(1, _questions(evidence) - 1)
+    most = max(0, _questions(evidence) - 1)
     sure = (topic for topic in found if topic.probability >= _SURE and asked.get(topic.topic.id, 0.0) >= SHOWN)
     return tuple(sure)[:most]
 

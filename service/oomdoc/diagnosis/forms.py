@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.intake.alternatives import Alternative
+from oomdoc.intake.alternatives import Alternative, combined
 from oomdoc.intake.asked import Asked
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
@@ -19,6 +20,8 @@ BASE: Final = "the frozen base is held so"
 """Why the parameters of adapters' training are held in 16 bits: what is trained whole is not."""
 FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
+PER_MACHINE: Final = 8
+"""Cards of one machine."""
 HOST_USABLE: Final = 0.9
 """Share of the host memory that the system leaves to one job."""
 _PLAINLY_MORE: Final = 1.05
@@ -120,16 +123,31 @@ def fits_of(estimate: Estimate) -> bool | None:
 
 _TRAINED_ONLY: Final = frozenset({"micro_batch", "grad_ckpt", "optimizer", "lora.r", "fused_ce"})
 """Fields in which no servers differ."""
+_SERVED_ONLY: Final = frozenset({"serving.kv_dtype", "serving.concurrency", "serving.max_num_seqs"})
+"""Fields in which no training runs differ."""
 
 
 def sides_of(job: Job, asked: Asked) -> tuple[Alternative, ...]:
-    """What the question compares, as far as this run can differ in it."""
-    fields = {name for side in asked.alternatives for name in side.fields}
+    """What the question compares, as far as this run can differ in it: every combination."""
+    found = (_axis_of(job, axis) for axis in asked.axes)
+    return combined([axis for axis in found if axis])
+
+
+def _axis_of(job: Job, axis: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+    fields = {name for side in axis for name in side.fields}
+    if any(side.fields.get("gpus", 0) > PER_MACHINE for side in axis):
+        axis = tuple(replace(side, fields={**side.fields, **_machines(side.fields)}) for side in axis)
     if job.objective == "inference":
-        return () if fields & _TRAINED_ONLY else tuple(_served_side(side) for side in asked.alternatives)
-    if "serving.kv_dtype" in fields:
+        return () if fields & _TRAINED_ONLY else tuple(_served_side(side) for side in axis)
+    if fields & _SERVED_ONLY:
         return ()
-    return asked.alternatives if "quant" not in fields else _trained_sides(job, asked.alternatives)
+    return axis if "quant" not in fields else _trained_sides(job, axis)
+
+
+def _machines(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Cards of all machines as machines of eight."""
+    machines, rest = divmod(fields.get("gpus", 1), PER_MACHINE)
+    return {"gpus": PER_MACHINE, "nodes": machines} if machines > 1 and not rest else {"nodes": 1}
 
 
 def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
@@ -137,13 +155,13 @@ def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternativ
     method = job.method if job.method in ("full", "lora") else "lora"
     methods = {"nf4": "qlora", "none": method}
     if all("method" in side.fields for side in sides):
-        return tuple(Alternative(side.name, {n: v for n, v in side.fields.items() if n != "quant"}) for side in sides)
+        return tuple(replace(side, fields={n: v for n, v in side.fields.items() if n != "quant"}) for side in sides)
     if not all("model" in side.fields and side.fields["quant"] in methods for side in sides):
         return ()
     return tuple(
-        Alternative(
-            side.name,
-            {"method": methods[side.fields["quant"]], **{n: v for n, v in side.fields.items() if n != "quant"}},
+        replace(
+            side,
+            fields={"method": methods[side.fields["quant"]], **{n: v for n, v in side.fields.items() if n != "quant"}},
         )
         for side in sides
     )
@@ -152,7 +170,28 @@ def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternativ
 def _served_side(side: Alternative) -> Alternative:
     """A length is a server's context."""
     served = {"serving.max_model_len" if n == "seq_len" else n: v for n, v in side.fields.items()}
-    return Alternative(side.name, served)
+    return replace(side, fields=served)
+
+
+def forms_of_sides(job: Job, asked: Asked) -> list[tuple[Alternative, dict[str, Any]]]:
+    """What the question compares, each with the fields that make a job of it.
+
+    Runs of one method on as many cards share their states alike, in the way of the one that needs it most: of two
+    batch sizes the larger takes more.
+    """
+    found = [(side, side_fields(job, side)) for side in sides_of(job, asked)]
+    ways: dict[tuple[Any, ...], str] = {}
+    for side, fields in found:
+        if "sharding" not in side.fields and fields.get("sharding") not in (None, "ddp"):
+            ways[tuple(fields.get(name) for name in _APART)] = fields["sharding"]
+    for side, fields in found:
+        way = ways.get(tuple(fields.get(name) for name in _APART))
+        if way is not None and "sharding" not in side.fields:
+            fields["sharding"] = way
+    return found
+
+
+_APART: Final = ("gpus", "nodes", "gpu", "method", "model", "params_b")
 
 
 def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
@@ -166,7 +205,12 @@ def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
         fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
     if fields.get("tp", 0) > (job.gpus or 1):
         fields["gpus"] = fields["tp"]
-    if "sharding" in job.assumed and "sharding" not in side.fields:
+    count = fields.get("gpus")
+    if count is not None:
+        fields |= {"world": None, "dp": None}
+        if job.objective == "inference" and "tp" in job.assumed and "tp" not in side.fields:
+            fields["tp"] = count
+    if "sharding" not in side.fields and ("sharding" in job.assumed or (count and job.sharding is None)):
         return first_that_fits(job, sharded(fields, job))[0]
     return fields
 
@@ -175,8 +219,9 @@ def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
 class Side:
     """One of the compared alternatives, priced; sizes in bytes per GPU."""
 
-    name: str
+    asked: Alternative
     fields: Mapping[str, Any]
+    priced: Priced
     needed_bytes: float
     capacity_bytes: float | None
     fits: bool | None
@@ -184,16 +229,29 @@ class Side:
     """How many a server's cache holds at once, of the length that is asked about."""
 
 
-def compared(job: Job, asked: Asked) -> tuple[Side, ...]:
-    """What each alternative needs; none where fewer than two can be priced."""
+def compared(job: Job, asked: Asked, counts: Sequence[int] = ()) -> tuple[Side, ...]:
+    """What each alternative needs; none where fewer than two can be priced.
+
+    :param counts: numbers of cards of which each alternative has the fewest that hold it.
+    """
     sides = []
-    for side in sides_of(job, asked):
-        fields = side_fields(job, side)
+    for side, fields in forms_of_sides(job, asked):
+        if counts and "gpus" not in fields:
+            fields = _fewest(job, fields, counts)
         priced = price_form(job, fields)
         if priced is not None:
             estimate = priced.estimate
             holds = int(estimate.served.requests) if estimate.served is not None else None
-            sides.append(
-                Side(side.name, fields, needed_of(estimate), estimate.capacity_bytes, fits_of(estimate), holds)
-            )
+            fits = False if host_is_short(priced.job, estimate) else fits_of(estimate)
+            needed, capacity = needed_of(estimate), estimate.capacity_bytes
+            sides.append(Side(side, fields, priced, needed, capacity, fits, holds))
     return tuple(sides) if len(sides) > 1 else ()
+
+
+def _fewest(job: Job, fields: dict[str, Any], counts: Sequence[int]) -> dict[str, Any]:
+    """The alternative on the fewest cards that hold it."""
+    if job.objective == "inference":
+        forms = [{**fields, "gpus": count, "tp": count} for count in counts]
+    else:
+        forms = [form for count in counts for form in sharded({**fields, "gpus": count}, job)]
+    return first_that_fits(job, forms)[0]

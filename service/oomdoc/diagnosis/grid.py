@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import fits_of, host_is_short, needed_of, price_form, side_fields, sides_of
+from oomdoc.diagnosis.forms import Side, fits_of, host_is_short, needed_of, price_form
 from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.result import Grid
+from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.alternatives import Alternative
 from oomkb.catalog import gpus, models
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
@@ -34,7 +34,7 @@ _USES: Final = (
 _Row = tuple[str, Mapping[str, Any]]
 
 
-def grid_for(choice: Choice, view: View) -> Grid | None:
+def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     """The table for a question; none where the run cannot be priced, or a whole config says what it is."""
     job = choice.job
     if not choice.careful or choice.asked.wanted == "reserved":
@@ -42,9 +42,8 @@ def grid_for(choice: Choice, view: View) -> Grid | None:
     if view.estimate is None:
         alone = _names_a_card_alone(job) and not choice.asked.diffusion
         return _of_card(job) if alone else None
-    sides = sides_of(job, choice.asked)
-    if sides and not any(name in side.fields for side in sides for name in ("seq_len", "serving.max_model_len")):
-        return _compared(job, sides, _longest(view))
+    if sides:
+        return _compared(sides)
     if job.objective == "inference":
         return _served(job, _longest(view), view.job.quant)
     if choice.asked.wanted in ("batch", "length"):
@@ -68,17 +67,18 @@ def _longest(view: View) -> int:
     return (view.shape.dims.max_positions if view.shape is not None else 0) or max(_CONTEXTS)
 
 
-def _compared(job: Job, sides: Sequence[Alternative], longest: int) -> Grid | None:
-    """The compared alternatives over lengths."""
-    served = job.objective == "inference"
-    field, usual = ("serving.max_model_len", _CONTEXTS) if served else ("seq_len", _LENGTHS)
-    rows = [(side.name, side_fields(job, side)) for side in sides]
-    return _grid(
-        "compared-length",
-        job,
-        rows,
-        [(f"{n:,}", {field: n}) for n in _lengths(job, [n for n in usual if n <= longest] or [longest])],
-    )
+def _compared(sides: Sequence[Side]) -> Grid | None:
+    """What is compared in two ways, the first by the second: the figures of the answer's lines, priced once."""
+    parts = [side.asked.parts for side in sides]
+    if all(len(both) == 2 for both in parts):
+        rows, columns = ([both[n] for i, both in enumerate(parts) if both[n] not in [p[n] for p in parts[:i]]] for n in (0, 1))
+        found = [(side.asked.parts, side) for side in sides]
+        cells = [[next((s for both, s in found if both == (row, col)), None) for col in columns] for row in rows]
+        named, heads = (tuple(names_of(one)[0] for one in ones) for ones in (rows, columns))
+        needs = tuple(tuple(cell.needed_bytes if cell else None for cell in row) for row in cells)
+        fits = tuple(tuple(cell.fits if cell else None for cell in row) for row in cells)
+        return Grid("compared", named, heads, needs, fits)
+    return None
 
 
 def _sizes(job: Job) -> Grid | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import BASE, first_that_fits, sharded, side_fields, sides_of
+from oomdoc.diagnosis.forms import BASE, PER_MACHINE, first_that_fits, forms_of_sides, sharded
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
@@ -33,7 +33,6 @@ _SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _TRAINED: Final = frozenset({*_TRAINED_ONLY, "lora.r", "sharding", "packing", "fused_ce", "offload", "generations"})
 _COUNTED: Final = "the fewest that hold it"
-_PER_MACHINE: Final = 8
 _GROUP: Final = 8
 """Completions of one prompt that are usual (TRL ``GRPOConfig.num_generations``)."""
 _SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
@@ -119,11 +118,16 @@ def _split_as_stated(job: Job) -> Job:
 
 def _first_side(job: Job, asked: Asked) -> Job:
     """The job as the first of the compared alternatives that fits: the answer is about it, the others stand beside."""
-    forms = [side_fields(job, side) for side in sides_of(job, asked)]
-    if not forms:
+    sides = forms_of_sides(job, asked)
+    if not sides:
         return job
-    first = first_that_fits(job, forms)[0]
-    return job.with_fields({n: v for n, v in first.items() if n not in job.assumed})
+    first = first_that_fits(job, [fields for _, fields in sides])[0]
+    named = next(set(side.fields) for side, fields in sides if fields is first) | {n for n, v in first.items() if v is None}
+    job = job.with_fields({n: v for n, v in first.items() if n in named})
+    return job.assuming({n: Assumption(v, _SHARED) for n, v in first.items() if n not in named})
+
+
+_SHARED: Final = "several cards share the states"
 
 
 def _uncounted(job: Job, asked: Asked) -> Job:
@@ -230,12 +234,13 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
             job = job.with_fields({"framework": None})
         if job.framework is None and (chosen := _engine_for(job, asked)) is not None:
             job = job.assuming({"framework": chosen})
+        elif job.framework is None and asked.engine is not None:
+            job = job.with_fields({"framework": asked.engine})
         if job.framework is None and asked.quant in GGUF_BYTES:
             job = job.assuming({"framework": Assumption("llama.cpp", "its files are stored so")})
     elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
-        job = job.assuming({"method": Assumption("full", "the question says so")})
-        if asked.scratch and job.objective is None:
-            job = job.assuming({"objective": Assumption("pretrain", "the question says so")})
+        pretrains = asked.scratch and job.objective is None
+        job = job.with_fields({"method": "full", **({"objective": "pretrain"} if pretrains else {})})
     if job.objective in ONLINE and job.rollout is None and asked.engine in ("vllm", "sglang"):
         beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": _ENGINE_SHARE}
         job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
@@ -246,7 +251,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
         quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
         quant = _blocks(quant) if job.framework in _LOCAL else quant
-        job = job.assuming({"quant": Assumption(quant, "the question says so")})
+        job = job.with_fields({"quant": quant})
     return job
 
 
@@ -270,11 +275,11 @@ def runs_on(engine: str | None, job: Job) -> bool:
 
 
 def _engine_for(job: Job, asked: Asked) -> Assumption | None:
-    """The engine that the question names, where the card runs it; on a Mac, llama.cpp."""
+    """The engine where the question names none that the card runs; on a Mac, llama.cpp."""
     if asked.engine is not None and not runs_on(asked.engine, job):
         return Assumption("llama.cpp", f"{asked.engine} is not built for such a card")
     if asked.engine is not None:
-        return Assumption(asked.engine, "the question names it")
+        return None
     device = device_of(job)
     if device is not None and device.vendor == "apple":
         return Assumption("llama.cpp", "what runs on a Mac")
@@ -283,13 +288,15 @@ def _engine_for(job: Job, asked: Asked) -> Assumption | None:
 
 def _named(job: Job, asked: Asked) -> Job:
     """With the settings that the question names and no reader took; more than eight cards are several machines."""
-    closed = {"quant", "method", "objective", "seq_len", "gpus", *(_TRAINED if job.objective == "inference" else ())}
+    sizes = ("seq_len", "gpus", "nodes", "capacity_gib", "serving.concurrency")
+    closed = {"quant", "method", "objective", *sizes, *(_TRAINED if job.objective == "inference" else ())}
     for name, value in asked.settings.items():
         if name not in closed and job.get(name) is None:
             job = job.with_fields({name: value})
-    machines, rest = divmod(job.gpus or 0, _PER_MACHINE)
-    several = job.nodes is None and machines > 1 and not rest
-    return job.with_fields({"gpus": _PER_MACHINE, "nodes": machines}) if several else job
+    machines, rest = divmod(job.gpus or 0, PER_MACHINE)
+    compared = any("gpus" in side.fields for axis in asked.axes for side in axis)
+    several = job.nodes is None and machines > 1 and not rest and not compared
+    return job.with_fields({"gpus": PER_MACHINE, "nodes": machines}) if several else job
 
 
 def _engine_split(job: Job) -> int:
@@ -351,7 +358,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
         "method": "the mildest that fits" if best[1] else "the least that can be tuned",
         "micro_batch": "the largest part of a group that fits" if best[1] else "the smallest part of a group",
         "gpus": _COUNTED,
-        "sharding": "several cards share the states",
+        "sharding": _SHARED,
     }
     return job.assuming({n: Assumption(v, why[n]) for n, v in best[0].items() if v is not None})
 
@@ -361,6 +368,13 @@ def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
     counts = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
     return counts if asked.wanted == "cards" and named else ()
+
+
+def counts_of_sides(job: Job) -> tuple[int, ...]:
+    """Numbers of cards to try for each of the compared runs, where the question is how many are needed."""
+    if not counted(job):
+        return ()
+    return _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
 
 
 def counted(job: Job) -> bool:

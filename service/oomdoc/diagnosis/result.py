@@ -7,6 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from oomdoc.diagnosis.forms import Side
 from oomdoc.evidence import Evidence, Span
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message
@@ -154,8 +155,8 @@ class Grid:
 
     name: str
     """What rows and columns are: a key of the words catalogue, ``batch-length methods-cards formats-context``."""
-    rows: tuple[str, ...]
-    columns: tuple[str, ...]
+    rows: tuple[Message | str, ...]
+    columns: tuple[Message | str, ...]
     needed_bytes: tuple[tuple[float | None, ...], ...]
     fits: tuple[tuple[bool | None, ...], ...]
 
@@ -226,6 +227,8 @@ class Diagnosis:
     """Whether open fields were filled as a careful person starts, not as the framework's defaults have it."""
     asked: Asked | None = None
     """What a question wants to know."""
+    sides: tuple[Side, ...] = ()
+    """Every run that a question asks about, where these are several: answer, table and document show these."""
     grid: Grid | None = None
     inferred: tuple[Inferred, ...] = ()
     conflicts: tuple[Conflict, ...] = ()

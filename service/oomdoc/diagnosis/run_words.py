@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change
+from oomdoc.intake.alternatives import Alternative
 from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
@@ -28,6 +29,32 @@ def run_of(job: Job) -> Message:
         return say("answer.serving" if length else "answer.serving-plain", **served)
     values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
+
+
+def shared_of(job: Job, compared: Collection[str]) -> list[Message | str]:
+    """What is the same in all of the compared runs: the run in a few words without what they differ in."""
+    serves = job.objective == "inference"
+    parts: list[Message | str] = []
+    if compared.isdisjoint({"model", "params_b", "method", "objective"}):
+        how = "answer.runs-serving" if serves else "answer.runs-training"
+        parts.append(say(how, method=say(f"answer.method-{_method(job)}"), model=model_of(job)))
+    elif not compared & {"model", "params_b"}:
+        parts.append(model_of(job))
+    elif not serves and not compared & {"method", "objective"}:
+        parts.append(say(f"answer.method-{_method(job)}"))
+    if serves and "quant" not in compared:
+        parts.append(_format(job))
+    if not serves and "micro_batch" not in compared:
+        parts.append(say("answer.named-micro-batch", value=job.micro_batch or 1))
+    count, length = job.get("serving.concurrency") or 1, job.get("serving.max_model_len") or job.seq_len
+    if serves and count > 1 and "serving.concurrency" not in compared:
+        parts.append(say("answer.named-concurrency", value=count))
+    if length and compared.isdisjoint({"seq_len", "serving.max_model_len"}):
+        parts.append(say("answer.named-seq-len", value=f"{length:,}"))
+    if "gpu" in compared or "capacity_gib" in compared or not (job.gpu or job.capacity_gib):
+        return parts
+    alone = not compared.isdisjoint({"gpus", "nodes"})
+    return [*parts, _singular(job.gpu) if alone and job.gpu else cards_of(job)]
 
 
 def model_of(job: Job) -> str | Message:
@@ -71,14 +98,18 @@ def _singular(name: str) -> str:
     return name[:-1] if name.endswith("s") and name[-2:-1].isdigit() else name
 
 
-def assumed_of(job: Job) -> Iterator[Message]:
-    """The assumptions that decide, in words."""
+def assumed_of(job: Job, compared: Collection[str] = ()) -> Iterator[Message]:
+    """The assumptions that decide, in words.
+
+    :param compared: fields of which the question names several values.
+    """
     names = _SERVED if job.objective == "inference" else _DECIDING
     shown = 0
     for name in names:
         value = job.get(name)
-        quiet = value in (None, "none", "ddp", "adamw") or (name in ("tp",) and value == 1)
-        if name not in job.assumed or quiet or shown >= _NAMED:
+        quiet = value in (None, "none", "ddp", "adamw") or (name == "tp" and (value == 1 or "gpus" in compared))
+        quiet = quiet or (name == "quant" and job.method == "qlora")  # as QLoRA stores them
+        if name not in job.assumed or quiet or shown >= _NAMED or name in compared:
             continue
         if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
             continue
@@ -96,6 +127,25 @@ def _shown(name: str, job: Job) -> Any:
     if name == "param_dtype":
         return job.autocast
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+_COUNTED: Final = frozenset({"gpus", "nodes", "micro_batch", "seq_len", "serving.concurrency", "capacity_gib"})
+"""Fields of which a number is named with what it counts."""
+
+
+def names_of(side: Alternative) -> list[Message | str]:
+    """What a question sets against something else, as it is called: ``8 GPUs``, ``LoRA``, ``packing on``."""
+    if side.parts:
+        return [name for part in side.parts for name in names_of(part)]
+    if side.value in ("on", "off"):
+        return [say(f"answer.named-{side.value}", name=side.name)]
+    field = next(iter(side.fields))
+    field = "seq_len" if field == "serving.max_model_len" else field
+    if not side.value or field not in _COUNTED:
+        return [side.name]
+    word = field.rpartition(".")[2].replace("_", "-")
+    one = field in ("gpus", "nodes") and side.fields[field] == 1
+    return [say(f"answer.named-{word}{'-one' if one else ''}", value=side.value)]
 
 
 def step_of(change: Change) -> Message | str:

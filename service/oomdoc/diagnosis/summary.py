@@ -79,7 +79,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]
         return (say("topic.none-sure", topics=listed), *answer)
     if answer:
-        plan = _plan(found.plans) if found.outlook is not None and found.outlook.answer != "fits" else None
+        short = found.outlook is not None and found.outlook.answer != "fits" and not found.sides
+        plan = _plan(found.plans) if short else None
         lead = [a for a in answer if a.key.startswith("answer.servers")]
         first, *rest = (a for a in answer if a not in lead)
         others = [a for a in rest if plan is None or a.key != "answer.instead"]

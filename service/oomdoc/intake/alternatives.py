@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Final
 
-from oomdoc.intake.numbers import to_tokens
+from oomdoc.intake.listed import lists_in, number_of
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomdoc.intake.prose.hardware import named_card
@@ -26,8 +28,12 @@ ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
 _MAX_SIDES: Final = 5
-_MAX_FURTHER: Final = 2
-"""Comparisons beside the first."""
+_MAX_LISTED: Final = 8
+"""Numbers of a list that are compared."""
+_MAX_AXES: Final = 3
+"""Settings in each of which a question compares values."""
+_MAX_COMBINED: Final = 16
+"""Combinations of them that are answered one by one."""
 _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
 _MAX_RATIO: Final = 32
@@ -40,8 +46,6 @@ _NEAR: Final = 24
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
-_SHOWN: Final = {"lora.r": "r={}", "micro_batch": "batch {}", "seq_len": "{} tokens", "gpus": "{} GPUs"}
-"""How the values of a numeric setting are named."""
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _OPTION, _NAME = 120, 48
 """Characters of the last option of a list, and of an option that name it."""
@@ -60,11 +64,6 @@ def bare_length_in(text: str) -> int | None:
     return next((size for size in sizes if 512 <= size <= 1 << 20 and size % 256 == 0), None)
 
 
-def number_of(written: str) -> int | float:
-    """``16k``, ``4,096``, ``1m``, ``0.9``."""
-    return float(written) if written.startswith((".", "0.")) else to_tokens(written) or 0
-
-
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One side of a comparison."""
@@ -73,6 +72,10 @@ class Alternative:
     """As the question writes it."""
     fields: Mapping[str, Any]
     """Job fields that make the difference."""
+    value: str = ""
+    """Of one number, as it is written; of a setting, ``on`` or ``off``."""
+    parts: tuple[Alternative, ...] = ()
+    """Where it differs in several ways that the question sets apart: one for each."""
 
 
 _Mention = tuple[int, int, Alternative]
@@ -83,16 +86,18 @@ _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}
 def comparisons_in(text: str) -> tuple[tuple[Alternative, ...], ...]:
     """What a question sets against each other: options of a list, values of one field, or a setting on and off.
 
-    The plainest first; after it at most two more, each in other fields: "rank 64 or 16, and ZeRO-2 or ZeRO-3?".
+    In the order of the words, each in other fields: "rank 64 or 16, and ZeRO-2 or ZeRO-3?".
     """
     found: list[tuple[Alternative, ...]] = []
     seen: set[str] = set()
     for sides in _sides(text):
         fields = {name for side in sides for name in side.fields}
-        if seen.isdisjoint(fields):
+        if seen.isdisjoint(fields) and len(found) < _MAX_AXES:
             found.append(sides)
         seen |= fields
-    return tuple(found[: 1 + _MAX_FURTHER])
+    while len(found) > 1 and prod(map(len, found)) > _MAX_COMBINED:
+        found.pop()
+    return tuple(found)
 
 
 def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
@@ -101,11 +106,11 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     Values of a field are compared where words of choice or of change join them. Machines, and values of a setting of
     which a run has one (how its states are shared), exclude each other whatever stands between.
     """
-    cards, values = _cards(text), {**_worded(text), **_numbered(text)}
+    cards, lists = _cards(text), _numbered(text)
+    values = {**_worded(text), **{field: sum(found, []) for field, found in lists.items()}}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
-    if _LISTED <= len(machines) <= _MAX_SIDES:
+    if many := _LISTED <= len(machines) <= _MAX_SIDES:
         yield machines  # a list of machines is what a question is about
-        return
     if options := _options(text):
         yield options
         return
@@ -120,10 +125,35 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
         found = _compared(text, sorted(mentions, key=_place), words, listed=weighs)
         if 1 < len(found) <= _MAX_SIDES:
             yield found
+    yield from _listed(text, lists, cards)
+    if many:
+        return
     if found := _switched(text):
         yield found
     sides = (_apart(text, field, sorted(mentions, key=_place)) for field, mentions in values.items())
     yield from (found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES)
+
+
+def _listed(text: str, lists: Mapping[str, list[list[_Mention]]], cards: Sequence[_Mention]) -> Iterator[tuple[Alternative, ...]]:
+    """Lists of values of one number, of which a run has one."""
+    for field, found in lists.items():
+        if field == "capacity_gib" and cards:
+            continue
+        for mentions in found:
+            sides = _distinct(m[2] for m in mentions if not negated(text, m[0]))
+            if 1 < len(sides) <= _MAX_LISTED:
+                yield sides
+
+
+def combined(axes: Sequence[tuple[Alternative, ...]]) -> tuple[Alternative, ...]:
+    """Every combination of what a question sets against each other, in the order of its words."""
+    if len(axes) < 2:
+        return axes[0] if axes else ()
+    found = []
+    for parts in product(*axes):
+        fields = {name: value for part in parts for name, value in part.fields.items()}
+        found.append(Alternative(", ".join(part.name for part in parts), fields, parts=parts))
+    return tuple(found)
 
 
 def _place(mention: _Mention) -> tuple[int, int]:
@@ -168,7 +198,8 @@ def _options(text: str) -> tuple[Alternative, ...]:
         until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
         words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
         fields: dict[str, Any] = {"seq_len": value} if (value := length_in(words)) else {}
-        for found in (_models(words), *_worded(words).values(), *_numbered(words).values(), _cards(words)):
+        numbers = (sum(lists, []) for lists in _numbered(words).values())
+        for found in (_models(words), *_worded(words).values(), *numbers, _cards(words)):
             fields |= found[-1][2].fields if found else {}
         for name, pattern in ROWS.group("setting").items():
             if (match := pattern.search(words)) is not None:
@@ -194,31 +225,29 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
     return tuple(found)
 
 
-def _numbered(text: str) -> dict[str, list[_Mention]]:
-    """By field: numbers of a setting, bare ones beside a named one too ("tp 2 or 4", "bs 1 -> 4", "4 or 8 GPUs")."""
-    by_field: dict[str, list[_Mention]] = {}
-    for field, pattern in ROWS.group("number").items():
-        if field == "lora.r" and "lora" not in text.lower():
-            continue  # the rank of a process
-        for match in pattern.finditer(text):
-            place = next(n for n in range(1, len(match.groups()) + 1) if match[n])
-            before = ROWS["number_before"].search(text, 0, match.start(place))
-            spans = [before.span("n")] if before and _same_kind(field, match[place], before, text) else []
-            spans.append(match.span(place))
-            while (other := ROWS["other_number"].match(text, spans[-1][1])) is not None:
-                if not _same_kind(field, match[place], other, text):
-                    break
-                spans.append(other.span("n"))
-            for start, end in spans:
-                shown = _SHOWN.get(field, f"{field.rpartition('.')[2]} {{}}").format(text[start:end])
-                side = Alternative(shown, {field: number_of(text[start:end])})
-                by_field.setdefault(field, []).append((start, end, side))
+def _numbered(text: str) -> dict[str, list[list[_Mention]]]:
+    """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
+    by_field: dict[str, list[list[_Mention]]] = {}
+    for values in lists_in(text, ROWS, [(start, end) for start, end, _ in _cards(text)]):
+        field = values[0].field
+        mentions = [_number(text, field, one.value, one.start, one.end) for one in values]
+        if len(mentions) == 1 and (other := ROWS["other_number"].match(text, mentions[0][1])) is not None:
+            place = next(name for name in ("n", "m", "o") if other[name])
+            if _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
+                mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))
+        by_field.setdefault(field, []).append(mentions)
     return by_field
+
+
+def _number(text: str, field: str, value: float, start: int, end: int) -> _Mention:
+    written = text[start:end]
+    named = f"r={written}" if field == "lora.r" else f"{field.rpartition('.')[2]} {written}"
+    return start, end, Alternative(named, {field: value}, written)
 
 
 def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
-    values, switched = {**_worded(text), **_numbered(text)}, dict[str, list[_Mention]]()
+    values, switched = {**_worded(text), **{field: sum(found, []) for field, found in _numbered(text).items()}}, dict[str, list[_Mention]]()
     for name, pattern in ROWS.group("setting").items():
         side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
@@ -233,11 +262,11 @@ def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     return out
 
 
-def _same_kind(field: str, first: str, other: re.Match[str], text: str) -> bool:
-    """Whether another number may be a value of the same setting, by their ratio and the unit behind it."""
-    one, two = number_of(first), number_of(other["n"])
+def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
+    """Whether a number further on may be a value of the same setting, by their ratio and the unit behind it."""
+    one, two = number_of(first), number_of(other)
     near = min(one, two) > 0 and max(one, two) <= _MAX_RATIO * min(one, two)
-    return near and (field == "seq_len" or ROWS["length_unit"].match(text, other.end("n")) is None)
+    return near and (field == "seq_len" or ROWS["length_unit"].match(text, end) is None)
 
 
 def _switched(text: str) -> tuple[Alternative, ...]:
@@ -252,7 +281,7 @@ def _switched(text: str) -> tuple[Alternative, ...]:
     _, name, written = min(found)
     field = name.split(":")[0]
     return tuple(
-        Alternative(f"{written}: {'on' if on else 'off'}", {field: _value_of(name, on=on)}) for on in (True, False)
+        Alternative(written, {field: _value_of(name, on=on)}, "on" if on else "off") for on in (True, False)
     )
 
 
@@ -320,13 +349,17 @@ def _models(text: str) -> list[_Mention]:
         if m.entry is None or not m.named:
             continue
         found.append((m.start, m.end, Alternative(m.text, {"model": m.entry.name, "params_b": None})))
-        behind = ROWS["other_size"].match(text, m.end)  # "Qwen3-8B or 14B"
-        other = models.find(re.sub(r"\d[\d.]*[bB]", behind["size"], m.text, count=1)) if behind else None
-        if behind and other is not None and other.name != m.entry.name:
-            name = behind["size"]
-            found.append(
-                (behind.start("size"), behind.end(), Alternative(name, {"model": other.name, "params_b": None}))
-            )
+        end = m.end
+        while (behind := ROWS["other_size"].match(text, end)) is not None:  # "Qwen3-8B, 14B or 32B"
+            other = models.find(re.sub(r"\d[\d.]*[bB]", behind["size"], m.text, count=1))
+            if other is None or other.name == m.entry.name:
+                break
+            side = Alternative(behind["size"], {"model": other.name, "params_b": None})
+            found.append((*behind.span("size"), side))
+            end = behind.end("size")
+    if not found:
+        sizes = ROWS["bare_size"].finditer(text)
+        found = [(*s.span(), Alternative(s[0], {"model": None, "params_b": float(s[1])})) for s in sizes]
     return found
 
 

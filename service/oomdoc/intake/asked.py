@@ -15,11 +15,12 @@ from oomdoc.intake.alternatives import (
     ROWS,
     Alternative,
     bare_length_in,
+    combined,
     comparisons_in,
     length_in,
-    number_of,
     settings_in,
 )
+from oomdoc.intake.listed import number_of
 from oomdoc.intake.numbers import to_count
 from oomkb.dataclass import dataclass
 
@@ -119,10 +120,13 @@ class Asked:
     """How many questions are put."""
     term: str | None = None
     """The term of the memory table that is asked about."""
-    further: tuple[tuple[Alternative, ...], ...] = ()
-    """Alternatives in other fields that the question compares as well."""
-    alternatives: tuple[Alternative, ...] = ()
-    """What the question compares: two or more that differ in one setting, in the order of the words."""
+    axes: tuple[tuple[Alternative, ...], ...] = ()
+    """What the question compares: for each setting two or more alternatives, in the order of the words."""
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """Every run that the question asks about, where these are several."""
+        return combined(self.axes)
 
 
 def _first(group: str, text: str) -> Any:
@@ -160,7 +164,7 @@ def asked_in(prose: str) -> Asked:
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     wanted: Wanted = _first("wanted", text) or "fit"
-    sides, *further = comparisons_in(text) or ((),)
+    axes = comparisons_in(text)
     request = _request(text)
     return Asked(
         wanted=wanted,
@@ -171,7 +175,7 @@ def _asked_in(text: str) -> Asked:
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
         length=length_in(text) or (None if request else bare_length_in(text)),
-        settings=settings_in(text, sides),
+        settings=settings_in(text, [side for axis in axes for side in axis]),
         target_length=_round(length_in(text, "target")),
         request_length=request,
         completion=length_in(text, "completion"),
@@ -185,12 +189,11 @@ def _asked_in(text: str) -> Asked:
         of_memory=ROWS["of_memory"].search(text) is not None,
         why=ROWS["why"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
-        on_files=not sides and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
+        on_files=not axes and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
         quant=_format(text),
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
-        further=tuple(further),
-        alternatives=sides,
+        axes=axes,
     )
 
 
@@ -212,8 +215,7 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
         request_length=None,
         completion=None,
         settings={},
-        alternatives=(),
-        further=(),
+        axes=(),
     )
 
 

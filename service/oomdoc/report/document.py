@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import needed_of
+from oomdoc.diagnosis.forms import Side, needed_of
 from oomdoc.diagnosis.result import (
     Change,
     Contribution,
@@ -17,8 +17,9 @@ from oomdoc.diagnosis.result import (
     SingleFix,
     TensorMatch,
 )
+from oomdoc.diagnosis.run_words import names_of
 from oomdoc.evidence import Evidence, Fact, Failure, Span
-from oomdoc.messages import say
+from oomdoc.messages import Message, say
 from oomdoc.report.case_page import standing_words
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.screen import first_screen
@@ -70,7 +71,8 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
         "facts": {name: _fact(fact) for name, fact in found.evidence.facts.items()},
         "failure": _failure(found.evidence.root, found.tensors),
         "estimate": estimate_document(found.estimate, language=language) if found.estimate else None,
-        "grid": _grid(found),
+        "asked": [_side(side, language) for side in found.sides],
+        "grid": _grid(found, language),
         "inferred": {
             i.field: {"value": i.value, "probability": round(i.probability, 3), "why": render(i.why, language)}
             for i in found.inferred
@@ -154,18 +156,34 @@ def _joined(sentences: list[str], language: str) -> str:
     return ("" if language == "zh" else " ").join(sentences)
 
 
-def _grid(found: Diagnosis) -> dict[str, Any] | None:
+def _grid(found: Diagnosis, language: str) -> dict[str, Any] | None:
     grid = found.grid
     if grid is None:
         return None
     needs = [[None if need is None else round(need / GIB, 2) for need in row] for row in grid.needed_bytes]
     return {
         "name": grid.name,
-        "rows": list(grid.rows),
-        "columns": list(grid.columns),
+        "rows": [render(name, language) for name in grid.rows],
+        "columns": [render(name, language) for name in grid.columns],
         "needed_gib": needs,
         "fits": [list(row) for row in grid.fits],
     }
+
+
+def _side(side: Side, language: str) -> dict[str, Any]:
+    probability = side.priced.estimate.fits_probability
+    return {
+        "name": _listed(names_of(side.asked), language),
+        "changes": {name: value for name, value in side.fields.items() if value is not None},
+        "needed_gib": round(side.needed_bytes / GIB, 2),
+        "capacity_gib": None if side.capacity_bytes is None else round(side.capacity_bytes / GIB, 2),
+        "fits": side.fits,
+        "probability": None if probability is None else round(probability, 4),
+    }
+
+
+def _listed(names: list[Message | str], language: str) -> str:
+    return render(say("answer.listed", names=names), language)
 
 
 def _outlook(found: Diagnosis) -> dict[str, Any] | None:

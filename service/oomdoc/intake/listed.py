@@ -1,0 +1,125 @@
+"""Numbers of one setting that a text lists: ``8, 16, 24 or 32 cards``, ``bs 1/2/4``, ``2048 和 4096``, ``2x or 4x A100``.
+
+One run has one value of each setting, so that a list of them is a list of runs. What a number counts is said once, by
+the words before the first or the unit behind any of them; the rows are those of ``asked.tsv``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from oomdoc.intake.numbers import to_count, to_tokens
+from oomdoc.intake.patterns import Patterns
+from oomkb.dataclass import dataclass
+
+_MAX_RATIO: Final = 32
+"""Between two values of one setting that stand side by side in a list."""
+_LONGEST: Final = 12
+"""Values of a list."""
+_WINDOW: Final = 48
+"""Characters from one value of a list to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One value where it stands."""
+
+    field: str
+    value: int | float
+    start: int
+    end: int
+
+
+def number_of(written: str) -> int | float:
+    """``16k``, ``4,096``, ``1m``, ``0.9``, ``two``, ``双``."""
+    if written.startswith((".", "0.")):
+        return float(written)
+    if written[0].isdigit():
+        return to_tokens(written) or 0
+    return to_count(written.lower())
+
+
+def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -> list[tuple[Listed, ...]]:
+    """Every value of a setting, those of one list together; lists in the order of the text, each in its own order.
+
+    :param names: places of names, whose numbers are none of a setting.
+    """
+    named = list(_anchors(text, rows))
+    bare = [one for one in _bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
+    apart = [*names, *(m.span() for name in _PROMPTS for m in rows[name].finditer(text))]
+    anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
+    anchors = [a for a in anchors if not any(start <= a.start < end for start, end in apart)]
+    reader = _Reader(text, rows, {(one.start, one.end): one.field for one in anchors}, apart)
+    found: list[tuple[Listed, ...]] = []
+    for anchor in anchors:
+        if not any(anchor in chain for chain in found):
+            found.append((*reader.further(anchor, back=True)[::-1], anchor, *reader.further(anchor, back=False)))
+    return [chain for chain in found if not (len(chain) == 1 and chain[0] in bare)]
+
+
+_PROMPTS: Final = ("in_out", "out_behind", "completion")
+"""Lengths of what goes in and of what comes out: no values of one length."""
+
+
+def _anchors(text: str, rows: Patterns) -> Iterator[Listed]:
+    """Values beside which it stands what they are of."""
+    low = text.lower()
+    for field, pattern in rows.group("number").items():
+        if not pattern.may_match(low) or (field == "lora.r" and "lora" not in low):
+            continue  # a rank without adapters is that of a process
+        for match in pattern.finditer(text):
+            place = next(n for n in range(1, len(match.groups()) + 1) if match[n])
+            yield Listed(field, number_of(match[place]), *match.span(place))
+
+
+def _bare_lengths(text: str, rows: Patterns) -> Iterator[Listed]:
+    """Numbers that are lengths by their values alone; one in a list of such is one."""
+    for match in rows["bare_length"].finditer(text):
+        value = number_of(match[1])
+        if 512 <= value <= 1 << 20 and value % 256 == 0:
+            yield Listed("seq_len", value, *match.span(1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A text, and what its numbers are already known to be."""
+
+    text: str
+    rows: Patterns
+    taken: dict[tuple[int, int], str]
+    """The setting of each number that has its own words or unit."""
+    apart: list[tuple[int, int]]
+    """Places whose numbers are none of a setting."""
+
+    def further(self, anchor: Listed, *, back: bool) -> list[Listed]:
+        """Further values on one side of a value, the nearest first."""
+        found: list[Listed] = []
+        last = anchor
+        while len(found) < _LONGEST:
+            if back:
+                match = self.rows["listed_before"].search(self.text, max(0, last.start - _WINDOW), last.start)
+            else:
+                match = self.rows["listed_behind"].match(self.text, last.end, last.end + _WINDOW)
+            if match is None or not self._continues(match, anchor, last, back=back):
+                break
+            last = Listed(anchor.field, number_of(match["n"]), *match.span("n"))
+            found.append(last)
+        return found
+
+    def _continues(self, match: re.Match[str], anchor: Listed, last: Listed, *, back: bool) -> bool:
+        """Whether the next number is a value of the same setting: not of another, and counting nothing else."""
+        (start, end), value = match.span("n"), number_of(match["n"])
+        low, high = sorted((value, last.value))
+        if self.taken.get((start, end), anchor.field) != anchor.field or not 0 < low <= high <= _MAX_RATIO * low:
+            return False
+        if any(first <= start < stop for first, stop in self.apart):
+            return False
+        units = self.rows.group("unit")
+        if anchor.field in units and units[anchor.field].match(self.text, end):
+            return True
+        if any(unit.match(self.text, end) for unit in units.values()):
+            return False
+        ends = self.rows["list_ends"].match(self.text, end) is not None
+        return back or ends or (bool(match["chosen"]) and self.rows["noun"].match(self.text, end) is None)
