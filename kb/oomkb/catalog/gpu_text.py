@@ -6,6 +6,7 @@ a window of fixed size.
 
 from __future__ import annotations
 
+import re
 from functools import cache, lru_cache
 from typing import Final, Literal
 
@@ -165,13 +166,23 @@ def _read_right(text: str, core: _Core, context: _Context) -> None:
         gap = w.RE["gap"].match(text, reached)
         at = gap.end() if gap else reached
         word = w.RE["word"].match(text, at)
-        if word is None or not _take_word(word[0].lower(), core, context):
+        if word is None or _begins_another(text, word):
+            return
+        if not _take_word(word[0].lower(), core, context):
             return
         reached = word.end()
         if word[0].lower() not in w.NEUTRAL:
             context.end = reached
             if text[at - 1 : at] in ("(", "（") and text[reached : reached + 1] in (")", "）"):
                 context.end = reached + 1
+
+
+def _begins_another(text: str, word: re.Match[str]) -> bool:
+    """Whether a maker's word stands before the next card's name: ``L40S, RTX 4090``."""
+    if word[0].lower() not in w.VENDOR_WORDS:
+        return False
+    name = w.RE["word"].match(text, word.end() + 1)
+    return name is not None and is_core(name[0].lower())
 
 
 def _read_left(text: str, core: _Core, context: _Context, *, plural: bool) -> None:
@@ -214,7 +225,7 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
         return True
     before = text[max(0, start - 12) : start]
     introduced = start == 0 or before.endswith("\n") or bool(w.RE["introduces"].search(before))
-    listed = _listed(text, start, end)
+    listed = in_list(text, start, end)
     introduced = introduced or listed
     if core.strength == "number":
         other = w.RE["not_a_card"].match(text, end) is not None and not listed
@@ -227,7 +238,7 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
     return near or listed or (introduced and start > 0 and not before.endswith("\n"))
 
 
-def _listed(text: str, start: int, end: int) -> bool:
+def in_list(text: str, start: int, end: int) -> bool:
     """Whether another card stands beside the name, in a list of them."""
     before = w.RE["listed_before"].search(text, max(0, start - 32), start)
     behind = w.RE["listed_behind"].match(text, end, end + 32)

@@ -21,13 +21,14 @@ from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, run_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
-from oomdoc.messages import Message, say
+from oomdoc.messages import Message, problem_of, say
 from oomkb.catalog.diffusion import pipeline
-from oomkb.errors import OomdocError
+from oomkb.errors import JobError, OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
 from oomkb.memory.host import LIBRARIES_BYTES
+from oomkb.pricing import price
 from oomkb.units import GIB
 
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
@@ -66,13 +67,26 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if view.estimate is None:
         if found.asked is not None and found.asked.diffusion:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
-        return (say("answer.unknown"),)
+        refused = _refused(found)
+        return (say("answer.unknown") if refused is None else say("answer.refused", problem=refused),)
     asked = found.asked or Asked()
     printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
     tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)
     return (*_servers(view, asked), first, *uneven_heads(view), *after)
+
+
+def _refused(found: Diagnosis) -> Message | str | None:
+    """Why no run can be as it is stated, where the model is known."""
+    try:
+        price(found.job, careful=found.careful)
+    except JobError as error:
+        sized = found.job.params_b is not None or isinstance(found.job.model, str)
+        return problem_of(error) if sized else None
+    except OomdocError:
+        return None
+    return None
 
 
 def _servers(view: View, asked: Asked) -> Iterator[Message]:

@@ -106,7 +106,7 @@ def _remedies_of_sides(about: Plain) -> Iterator[Message]:
     """What would make an alternative fit that does not: the question may well be which of them can be had at all."""
     from oomdoc.diagnosis.planning import mildest_plan
 
-    lacking = [side for side in about.sides if side.fits is False]
+    lacking = [side for side in about.sides if side.fits is False and side.priced is not None]
     for side in lacking[:_MAX_REMEDIED_SIDES]:
         try:
             plan = mildest_plan(about.stated.with_fields(side.fields), side.fields, careful=about.careful, wanted=FITS)
@@ -122,6 +122,8 @@ def _remedies_of_sides(about: Plain) -> Iterator[Message]:
 
 def _verdict(side: Side) -> Message:
     """Yes or no, and what it needs; only just where it is less than the card holds, and more than to count on."""
+    if side.priced is None:
+        return say("answer.side-refused", name=names_of(side.asked), problem=side.problem)
     estimate, have = side.priced.estimate, (side.priced.job.host_gib or 0.0) * GIB
     values: dict[str, Any] = {"needed_bytes": side.needed_bytes, "capacity_bytes": side.capacity_bytes}
     if side.fits is None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from oomdoc.intake.alternatives import Alternative, combined
 from oomdoc.intake.asked import Asked
+from oomdoc.messages import Message, problem_of
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.frameworks import ENGINES, supports
@@ -46,20 +47,26 @@ def first_that_fits(job: Job, forms: list[dict[str, Any]]) -> tuple[dict[str, An
     return (nearest[2] if nearest else forms[0]), False
 
 
-def price_form(job: Job, form: dict[str, Any], *, careful: bool = True) -> Priced | None:
-    """The job in that form, eight cards to a machine; ``None`` where it cannot be priced.
+def price_form(job: Job, form: Mapping[str, Any], *, careful: bool = True) -> Priced | None:
+    """The job in that form; ``None`` where it cannot be priced."""
+    try:
+        return price_as(job, form, careful=careful)
+    except OomdocError:
+        return None
+
+
+def price_as(job: Job, form: Mapping[str, Any], *, careful: bool = True) -> Priced:
+    """The job in that form, eight cards to a machine.
 
     :param careful: as :func:`oomkb.frameworks.complete` takes it.
+    :raises OomdocError: where no run can be so.
     """
-    nodes = max(1, (form.get("gpus") or 1) // 8)
-    spread = {**form, "gpus": 8, "nodes": nodes} if nodes > 1 else form
+    nodes = max(1, (form.get("gpus") or 1) // PER_MACHINE)
+    spread = {**form, "gpus": PER_MACHINE, "nodes": nodes} if nodes > 1 else dict(form)
     based = job.assumed.get("param_dtype")
     if form.get("method") == "full" and based is not None and based.why == BASE:
         spread = {"param_dtype": None, **spread}
-    try:
-        return price(job.with_fields(spread), careful=careful)
-    except OomdocError:
-        return None
+    return price(job.with_fields(spread), careful=careful)
 
 
 def needs_by_count(job: Job, counts: Sequence[int]) -> dict[int, float]:
@@ -221,12 +228,15 @@ class Side:
 
     asked: Alternative
     fields: Mapping[str, Any]
-    priced: Priced
-    needed_bytes: float
+    priced: Priced | None
+    """``None`` where no run can be so."""
+    needed_bytes: float | None
     capacity_bytes: float | None
     fits: bool | None
     requests: int | None = None
     """How many a server's cache holds at once, of the length that is asked about."""
+    problem: Message | str = ""
+    """Why no run can be so."""
 
 
 def compared(job: Job, asked: Asked, counts: Sequence[int] = ()) -> tuple[Side, ...]:
@@ -238,14 +248,17 @@ def compared(job: Job, asked: Asked, counts: Sequence[int] = ()) -> tuple[Side, 
     for side, fields in forms_of_sides(job, asked):
         if counts and "gpus" not in fields:
             fields = _fewest(job, fields, counts)
-        priced = price_form(job, fields)
-        if priced is not None:
-            estimate = priced.estimate
-            holds = int(estimate.served.requests) if estimate.served is not None else None
-            fits = False if host_is_short(priced.job, estimate) else fits_of(estimate)
-            needed, capacity = needed_of(estimate), estimate.capacity_bytes
-            sides.append(Side(side, fields, priced, needed, capacity, fits, holds))
-    return tuple(sides) if len(sides) > 1 else ()
+        try:
+            priced = price_as(job, fields)
+        except OomdocError as error:
+            sides.append(Side(side, fields, None, None, None, fits=False, problem=problem_of(error)))
+            continue
+        estimate = priced.estimate
+        holds = int(estimate.served.requests) if estimate.served is not None else None
+        fits = False if host_is_short(priced.job, estimate) else fits_of(estimate)
+        needed, capacity = needed_of(estimate), estimate.capacity_bytes
+        sides.append(Side(side, fields, priced, needed, capacity, fits, holds))
+    return tuple(sides) if len(sides) > 1 and any(side.priced for side in sides) else ()
 
 
 def _fewest(job: Job, fields: dict[str, Any], counts: Sequence[int]) -> dict[str, Any]:

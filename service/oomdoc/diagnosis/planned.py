@@ -234,7 +234,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
             job = job.with_fields({"framework": None})
         if job.framework is None and (chosen := _engine_for(job, asked)) is not None:
             job = job.assuming({"framework": chosen})
-        elif job.framework is None and asked.engine is not None:
+        elif asked.engine is not None and not written and runs_on(asked.engine, job):  # a key of another's is no engine
             job = job.with_fields({"framework": asked.engine})
         if job.framework is None and asked.quant in GGUF_BYTES:
             job = job.assuming({"framework": Assumption("llama.cpp", "its files are stored so")})

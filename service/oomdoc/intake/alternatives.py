@@ -43,6 +43,8 @@ _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serv
 _CACHED: Final = {"none": "bf16"}
 _NEAR: Final = 24
 """Characters around a format in which the cache is named that holds it."""
+_LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
+"""Settings in words of which a run has one: those that are listed are compared."""
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
@@ -121,17 +123,25 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     changes = [*choice, ROWS["changes"]]
     of_things = changes if ROWS["goes"].search(text) else choice
     things = ((_with_others(_models(text), values), of_things), (cards, of_things))
-    for mentions, words in (*things, *((_with_others(m, values), changes) for m in values.values())):
-        found = _compared(text, sorted(mentions, key=_place), words, listed=weighs)
-        if 1 < len(found) <= _MAX_SIDES:
-            yield found
+    for mentions, words in things:
+        yield from _of_choice(text, mentions, words, listed=True)
     yield from _listed(text, lists, cards)
+    for field, mentions in values.items():
+        yield from _of_choice(text, _with_others(mentions, values), changes, listed=weighs or field in _LISTABLE)
     if many:
         return
     if found := _switched(text):
         yield found
     sides = (_apart(text, field, sorted(mentions, key=_place)) for field, mentions in values.items())
     yield from (found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES)
+
+
+def _of_choice(
+    text: str, mentions: list[_Mention], words: Sequence[re.Pattern[str]], *, listed: bool
+) -> Iterator[tuple[Alternative, ...]]:
+    found = _compared(text, sorted(mentions, key=_place), words, listed=listed)
+    if 1 < len(found) <= _MAX_SIDES:
+        yield found
 
 
 def _listed(text: str, lists: Mapping[str, list[list[_Mention]]], cards: Sequence[_Mention]) -> Iterator[tuple[Alternative, ...]]:
@@ -389,15 +399,16 @@ def _compared(
 ) -> tuple[Alternative, ...]:
     """The first run of different mentions that words of choice join; commas may part the earlier ones.
 
-    :param listed: whether commas alone join them, in a question that asks for a choice.
+    :param listed: whether what joins a list is enough, as of machines, of which a run has one.
     """
     chain: list[Alternative] = []
     end, joined = 0, False
     for start, stop, one in mentions:
         between = _ASIDE.sub("", text[end:start])
         near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
-        comma = near and re.fullmatch(r"\s*[,、/]\s*", between) is not None
-        chosen = near and ((comma and listed) or any(words.search(between) for words in choice))
+        comma = near and re.fullmatch(r"\s*[,，、/]\s*", between) is not None
+        plain = near and listed and ROWS["plain_join"].match(between) is not None
+        chosen = near and (plain or any(words.search(between) for words in choice))
         if chosen or comma:
             if all(one.fields != other.fields for other in chain):
                 chain.append(one)

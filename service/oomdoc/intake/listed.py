@@ -52,11 +52,17 @@ def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -
     anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
     anchors = [a for a in anchors if not any(start <= a.start < end for start, end in apart)]
     reader = _Reader(text, rows, {(one.start, one.end): one.field for one in anchors}, apart)
-    found: list[tuple[Listed, ...]] = []
-    for anchor in anchors:
-        if not any(anchor in chain for chain in found):
-            found.append((*reader.further(anchor, back=True)[::-1], anchor, *reader.further(anchor, back=False)))
-    return [chain for chain in found if not (len(chain) == 1 and chain[0] in bare)]
+    found = [[anchor] for anchor in anchors]
+    for close in (True, False):  # what "or" and "/" join is one list before a comma can join it to another
+        for chain in found:
+            chain[:0] = reader.further(chain[0], back=True, close=close)[::-1]
+            chain += reader.further(chain[-1], back=False, close=close)
+    out: list[tuple[Listed, ...]] = []
+    for chain in found:
+        alone = len(chain) == 1 and chain[0] in bare
+        if not alone and not any(chain[0] in other and chain[0].field == other[0].field for other in out):
+            out.append(tuple(chain))
+    return out
 
 
 _PROMPTS: Final = ("in_out", "out_behind", "completion")
@@ -93,33 +99,36 @@ class _Reader:
     apart: list[tuple[int, int]]
     """Places whose numbers are none of a setting."""
 
-    def further(self, anchor: Listed, *, back: bool) -> list[Listed]:
-        """Further values on one side of a value, the nearest first."""
+    def further(self, last: Listed, *, back: bool, close: bool) -> list[Listed]:
+        """Further values on one side of a value, the nearest first.
+
+        :param close: whether only those that more than a comma joins.
+        """
         found: list[Listed] = []
-        last = anchor
         while len(found) < _LONGEST:
             if back:
                 match = self.rows["listed_before"].search(self.text, max(0, last.start - _WINDOW), last.start)
             else:
                 match = self.rows["listed_behind"].match(self.text, last.end, last.end + _WINDOW)
-            if match is None or not self._continues(match, anchor, last, back=back):
+            if match is None or (close and match["loose"]) or not self._continues(match, last, back=back):
                 break
-            last = Listed(anchor.field, number_of(match["n"]), *match.span("n"))
+            last = Listed(last.field, number_of(match["n"]), *match.span("n"))
+            self.taken[last.start, last.end] = last.field
             found.append(last)
         return found
 
-    def _continues(self, match: re.Match[str], anchor: Listed, last: Listed, *, back: bool) -> bool:
+    def _continues(self, match: re.Match[str], last: Listed, *, back: bool) -> bool:
         """Whether the next number is a value of the same setting: not of another, and counting nothing else."""
         (start, end), value = match.span("n"), number_of(match["n"])
         low, high = sorted((value, last.value))
-        if self.taken.get((start, end), anchor.field) != anchor.field or not 0 < low <= high <= _MAX_RATIO * low:
+        if self.taken.get((start, end), last.field) != last.field or not 0 < low <= high <= _MAX_RATIO * low:
             return False
         if any(first <= start < stop for first, stop in self.apart):
             return False
         units = self.rows.group("unit")
-        if anchor.field in units and units[anchor.field].match(self.text, end):
+        if last.field in units and units[last.field].match(self.text, end):
             return True
         if any(unit.match(self.text, end) for unit in units.values()):
             return False
         ends = self.rows["list_ends"].match(self.text, end) is not None
-        return back or ends or (bool(match["chosen"]) and self.rows["noun"].match(self.text, end) is None)
+        return back or ends or (not match["loose"] and self.rows["noun"].match(self.text, end) is None)

@@ -171,11 +171,11 @@ def _grid(found: Diagnosis, language: str) -> dict[str, Any] | None:
 
 
 def _side(side: Side, language: str) -> dict[str, Any]:
-    probability = side.priced.estimate.fits_probability
+    probability = side.priced.estimate.fits_probability if side.priced is not None else None
     return {
         "name": _listed(names_of(side.asked), language),
         "changes": {name: value for name, value in side.fields.items() if value is not None},
-        "needed_gib": round(side.needed_bytes / GIB, 2),
+        "needed_gib": None if side.needed_bytes is None else round(side.needed_bytes / GIB, 2),
         "capacity_gib": None if side.capacity_bytes is None else round(side.capacity_bytes / GIB, 2),
         "fits": side.fits,
         "probability": None if probability is None else round(probability, 4),

@@ -81,7 +81,10 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
     """The card as the text names it, where that begins, and how many; ``None`` where it is none or is not there."""
     before = text[max(0, mention.start - 12) : mention.start]
-    if before.endswith(("/", "\\", "_", "#", "$")) or (before.endswith("=") and not before.endswith("==")):
+    from oomkb.catalog.gpu_text import in_list
+
+    listed = before.endswith("/") and (in_list(text, mention.start, mention.end) or _RE["counted"].search(before))
+    if (before.endswith(("/", "\\", "_", "#", "$")) and not listed) or (before.endswith("=") and not before.endswith("==")):
         return None
     if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
         return None
