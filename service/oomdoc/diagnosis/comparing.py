@@ -73,7 +73,9 @@ def comparison(about: Plain) -> Iterator[Message]:
     stages = [str(side.fields.get("sharding", "")) for side in about.sides]
     if (job.world or 1) == 1 and any(stage.startswith("zero") for stage in stages):
         yield say("answer.zero-alone")
-    if all(side.fits for side in about.sides) and all(side.asked.name.lower().startswith("zero") for side in about.sides):
+    if all(side.fits for side in about.sides) and all(
+        side.asked.name.lower().startswith("zero") for side in about.sides
+    ):
         yield say("answer.compared-shards")
 
 

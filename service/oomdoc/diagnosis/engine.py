@@ -127,7 +127,9 @@ def _without_failure(
         careful=choice is not None and choice.careful,
         asked=choice.asked if choice is not None else None,
         sides=sides,
-        grid=grid_for(choice, view, sides) if choice is not None and wants_figure(view.evidence) and not explained else None,
+        grid=grid_for(choice, view, sides)
+        if choice is not None and wants_figure(view.evidence) and not explained
+        else None,
         matches=look.chosen({}, _MATCHES) if look is not None and not explained else (),
         questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(w for w in warnings if not (explained and w.key == _NO_PRICE)),

@@ -117,12 +117,13 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
 def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tuple[FoundTopic, ...]:
     """The topic beside the figures of a run; where ``evidence`` puts several questions, those of the others.
 
-    Only what the questions themselves are about: a setting that the run merely has is no question.
+    Only what the questions themselves are about: a setting that the run merely has is no question, and one question of
+    a run on a card is answered by its figures.
     """
     if evidence is None:
         return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
     asked = topics_asked(evidence)
-    most = max(0, _questions(evidence) - 1)
+    most = max(0 if "gpu" in evidence.facts else 1, _questions(evidence) - 1)
     sure = (topic for topic in found if topic.probability >= _SURE and asked.get(topic.topic.id, 0.0) >= SHOWN)
     return tuple(sure)[:most]
 

@@ -245,9 +245,8 @@ def compared(job: Job, asked: Asked, counts: Sequence[int] = ()) -> tuple[Side, 
     :param counts: numbers of cards of which each alternative has the fewest that hold it.
     """
     sides = []
-    for side, fields in forms_of_sides(job, asked):
-        if counts and "gpus" not in fields:
-            fields = _fewest(job, fields, counts)
+    for side, form in forms_of_sides(job, asked):
+        fields = _fewest(job, form, counts) if counts and "gpus" not in form else form
         try:
             priced = price_as(job, fields)
         except OomdocError as error:

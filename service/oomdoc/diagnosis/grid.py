@@ -71,7 +71,9 @@ def _compared(sides: Sequence[Side]) -> Grid | None:
     """What is compared in two ways, the first by the second: the figures of the answer's lines, priced once."""
     parts = [side.asked.parts for side in sides]
     if all(len(both) == 2 for both in parts):
-        rows, columns = ([both[n] for i, both in enumerate(parts) if both[n] not in [p[n] for p in parts[:i]]] for n in (0, 1))
+        rows, columns = (
+            [both[n] for i, both in enumerate(parts) if both[n] not in [p[n] for p in parts[:i]]] for n in (0, 1)
+        )
         found = [(side.asked.parts, side) for side in sides]
         cells = [[next((s for both, s in found if both == (row, col)), None) for col in columns] for row in rows]
         named, heads = (tuple(names_of(one)[0] for one in ones) for ones in (rows, columns))

@@ -122,7 +122,9 @@ def _first_side(job: Job, asked: Asked) -> Job:
     if not sides:
         return job
     first = first_that_fits(job, [fields for _, fields in sides])[0]
-    named = next(set(side.fields) for side, fields in sides if fields is first) | {n for n, v in first.items() if v is None}
+    named = next(set(side.fields) for side, fields in sides if fields is first) | {
+        n for n, v in first.items() if v is None
+    }
     job = job.with_fields({n: v for n, v in first.items() if n in named})
     return job.assuming({n: Assumption(v, _SHARED) for n, v in first.items() if n not in named})
 

@@ -31,7 +31,7 @@ def run_of(job: Job) -> Message:
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
 
 
-def shared_of(job: Job, compared: Collection[str]) -> list[Message | str]:
+def shared_of(job: Job, compared: frozenset[str]) -> list[Message | str]:
     """What is the same in all of the compared runs: the run in a few words without what they differ in."""
     serves = job.objective == "inference"
     parts: list[Message | str] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -109,7 +109,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     which a run has one (how its states are shared), exclude each other whatever stands between.
     """
     cards, lists = _cards(text), _numbered(text)
-    values = {**_worded(text), **{field: sum(found, []) for field, found in lists.items()}}
+    values = {**_worded(text), **{field: list(chain(*found)) for field, found in lists.items()}}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
     if many := _LISTED <= len(machines) <= _MAX_SIDES:
         yield machines  # a list of machines is what a question is about
@@ -144,7 +144,9 @@ def _of_choice(
         yield found
 
 
-def _listed(text: str, lists: Mapping[str, list[list[_Mention]]], cards: Sequence[_Mention]) -> Iterator[tuple[Alternative, ...]]:
+def _listed(
+    text: str, lists: Mapping[str, list[list[_Mention]]], cards: Sequence[_Mention]
+) -> Iterator[tuple[Alternative, ...]]:
     """Lists of values of one number, of which a run has one."""
     for field, found in lists.items():
         if field == "capacity_gib" and cards:
@@ -208,7 +210,7 @@ def _options(text: str) -> tuple[Alternative, ...]:
         until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
         words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
         fields: dict[str, Any] = {"seq_len": value} if (value := length_in(words)) else {}
-        numbers = (sum(lists, []) for lists in _numbered(words).values())
+        numbers = (list(chain(*lists)) for lists in _numbered(words).values())
         for found in (_models(words), *_worded(words).values(), *numbers, _cards(words)):
             fields |= found[-1][2].fields if found else {}
         for name, pattern in ROWS.group("setting").items():
@@ -257,7 +259,8 @@ def _number(text: str, field: str, value: float, start: int, end: int) -> _Menti
 
 def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
-    values, switched = {**_worded(text), **{field: sum(found, []) for field, found in _numbered(text).items()}}, dict[str, list[_Mention]]()
+    numbers = {field: list(chain(*found)) for field, found in _numbered(text).items()}
+    values, switched = {**_worded(text), **numbers}, dict[str, list[_Mention]]()
     for name, pattern in ROWS.group("setting").items():
         side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
@@ -290,9 +293,7 @@ def _switched(text: str) -> tuple[Alternative, ...]:
         return ()
     _, name, written = min(found)
     field = name.split(":")[0]
-    return tuple(
-        Alternative(written, {field: _value_of(name, on=on)}, "on" if on else "off") for on in (True, False)
-    )
+    return tuple(Alternative(written, {field: _value_of(name, on=on)}, "on" if on else "off") for on in (True, False))
 
 
 def _value_of(name: str, *, on: bool) -> Any:

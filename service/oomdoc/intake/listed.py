@@ -1,4 +1,4 @@
-"""Numbers of one setting that a text lists: ``8, 16, 24 or 32 cards``, ``bs 1/2/4``, ``2048 和 4096``, ``2x or 4x A100``.
+"""Numbers of one setting that a text lists: ``8, 16 or 32 cards``, ``bs 1/2/4``, ``2048 和 4096``, ``2x or 4x A100``.
 
 One run has one value of each setting, so that a list of them is a list of runs. What a number counts is said once, by
 the words before the first or the unit behind any of them; the rows are those of ``asked.tsv``.
@@ -56,7 +56,7 @@ def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -
     for close in (True, False):  # what "or" and "/" join is one list before a comma can join it to another
         for chain in found:
             chain[:0] = reader.further(chain[0], back=True, close=close)[::-1]
-            chain += reader.further(chain[-1], back=False, close=close)
+            chain.extend(reader.further(chain[-1], back=False, close=close))
     out: list[tuple[Listed, ...]] = []
     for chain in found:
         alone = len(chain) == 1 and chain[0] in bare

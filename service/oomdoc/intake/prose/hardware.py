@@ -84,7 +84,9 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     from oomkb.catalog.gpu_text import in_list
 
     listed = before.endswith("/") and (in_list(text, mention.start, mention.end) or _RE["counted"].search(before))
-    if (before.endswith(("/", "\\", "_", "#", "$")) and not listed) or (before.endswith("=") and not before.endswith("==")):
+    if (before.endswith(("/", "\\", "_", "#", "$")) and not listed) or (
+        before.endswith("=") and not before.endswith("==")
+    ):
         return None
     if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
         return None
