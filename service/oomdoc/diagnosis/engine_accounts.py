@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
+from oomkb.catalog import gpus
 from oomkb.units import GIB
 
 _MIN_ENGINE_PART: Final = 0.3
@@ -37,6 +38,33 @@ def allocates_cache(view: View) -> Iterator[Account]:
     innermost = " ".join(view.trace.rpartition("\n")[2].split())
     if view.failure is not None and any(name in innermost for name in _CACHE_MAKERS):
         yield from account_of(view, "kv-cache", "allocates-cache", {}, view.failure.frames[-1].span)
+
+
+def room_taken(view: View) -> Iterator[Account]:
+    """The first buffer of weights was refused although an empty card has room for it: something else is on the card."""
+    failure, wanted = view.failure, view.bytes_of("requested")
+    if failure is None or failure.signal.name != "ggml-alloc-failed" or not wanted or view.bytes_of("other_process"):
+        return
+    card = gpus.find(str(view.job.gpu)) if view.job.gpu else None
+    capacity = view.bytes_of("capacity") or (card.capacity_bytes if card is not None else 0)
+    least = card.capacity_interval_bytes[0] if card is not None and card.capacity_interval_bytes else capacity
+    if any(s.data.get("what") in ("KV", "compute") for s in view.evidence.find("llama-cpp-buffers")):
+        return  # the weights are on the card
+    if wanted + _LOADER_BYTES > least or capacity - wanted < _ROOM_BYTES:
+        return
+    before = last_signal(view, "llama-cpp-free")
+    if before is None:
+        sizes = {"wanted_bytes": wanted, "capacity_bytes": capacity, "rest_bytes": capacity - wanted - _LOADER_BYTES}
+        yield from account_of(view, "other-process", "room-taken", sizes)
+    elif (free := before.data["free_bytes"]) < wanted:
+        sizes = {"wanted_bytes": wanted, "capacity_bytes": capacity, "rest_bytes": capacity - free, "free_bytes": free}
+        yield from account_of(view, "other-process", "room-short", sizes, before.span)
+
+
+_LOADER_BYTES: Final = GIB // 2
+"""What a process that loads holds beside its buffers: the context of the driver."""
+_ROOM_BYTES: Final = 2 * GIB
+"""Room beside a refused buffer that no context explains."""
 
 
 def cache_too_much(view: View) -> Iterator[Account]:

@@ -322,5 +322,10 @@ def _shown(seen: Observed) -> Message:
 
 
 def _unexplained(estimate: Estimate, seen: Observed) -> Conflict:
-    why = say("inferred.unexplained", predicted_bytes=_compared(estimate, seen), seen_bytes=seen.figure_bytes or 0.0)
+    predicted, held = _compared(estimate, seen), seen.figure_bytes or 0.0
+    sizes = {"predicted_bytes": predicted, "seen_bytes": held}
+    if predicted < held and seen.phase in estimate.phases:
+        why = say("inferred.rest", **sizes, rest_bytes=held - predicted, phase=seen.phase)
+    else:
+        why = say("inferred.unexplained", **sizes)
     return Conflict("", round(_compared(estimate, seen) / GIB, 2), round((seen.figure_bytes or 0.0) / GIB, 2), why)

@@ -166,7 +166,12 @@ def went_well(estimate: Estimate, shown_bytes: float | None = None) -> float:
 
 
 def until_failure(estimate: Estimate, phase: str) -> float:
-    """The peak up to and with the phase in which it failed; the whole run's where that is not known."""
+    """What is held up to the failure: the peak up to and with its phase, of an optimizer's step what it holds itself.
+
+    The whole run's peak where the phase is not known.
+    """
+    if phase == "optimizer-step" and phase in estimate.phases:  # the activations are gone by then
+        return estimate.phases[phase].total_bytes
     if phase == "optimizer-init" and "load" in estimate.phases:  # an engine makes its states before the first step
         return estimate.phases["load"].total_bytes + _states(estimate)
     return max((estimate.phases[n].total_bytes for n in _phases(estimate, phase)), default=estimate.allocated_bytes)

@@ -311,6 +311,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _grown,
     engine_accounts.refused_cache,
     engine_accounts.allocates_cache,
+    engine_accounts.room_taken,
     engine_accounts.cache_too_much,
     engine_accounts.engine_beside,
     engine_accounts.engine_process,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import oomdoc
 from oomdoc.intake import read_text
 
 INPUTS = tomllib.loads(Path(__file__).with_name("inputs.toml").read_text(encoding="utf-8"))
@@ -20,6 +21,48 @@ def test_inputs_that_programs_print(name):
     assert outcome is not None
     assert outcome.kind == wanted["kind"]
     assert wanted.get("name", outcome.name) == outcome.name
+
+
+_WRAPPED = "{}\ntorch.distributed.elastic.multiprocessing.errors.ChildFailedError:\nRuntimeError: Engine core initialization failed."
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "n7:1022:1101 [0] enqueue.cc:102 NCCL WARN Cuda failure 'out of memory'",
+        "NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled cuda error, NCCL version 2.19.3\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
+        "RuntimeError: cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+        "RuntimeError: cuFFT error: CUFFT_ALLOC_FAILED",
+        "RuntimeError: CUDA driver error: 2 (out of memory)",
+        "RuntimeError: Triton Error [HIP]:  Code: 2, Messsage: out of memory",
+        "RuntimeError: HIP error: out of memory",
+        "Failed: CUDA error csrc/deep_ep.cpp:61 'out of memory'",
+        "NVSHMEM: nvshmem_malloc failed: out of memory",
+        "RTS: rtMalloc failed, runtime result = 207001",
+        "RuntimeError: level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)",
+        "ggml_vulkan: vk::Device::allocateMemory: ErrorOutOfDeviceMemory",
+    ],
+)  # fmt: skip
+def test_a_status_of_any_layer_is_a_shortage(status):
+    outcome = read_text(_WRAPPED.format(status)).outcome
+    assert outcome.kind == "device"
+    causes = oomdoc.diagnose(_WRAPPED.format(status), plans=False).diagnosis.causes
+    assert causes[0].cause != "not-oom"
+    assert sum(c.probability for c in causes if c.cause == "not-oom") == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NCCL error in: NCCLUtils.hpp:275, unhandled cuda error\nLast error:\nCuda failure 700 'an illegal memory access was encountered'",
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(handle)`",
+        "status = StatusCode.RESOURCE_EXHAUSTED, details = 'Received message larger than max'",
+        "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)",
+    ],
+)  # fmt: skip
+def test_another_status_is_none(text):
+    assert read_text(_WRAPPED.format(text)).outcome.kind == "other"
 
 
 @pytest.mark.parametrize(
