@@ -329,25 +329,21 @@ _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"}
 
 def _is_megatron(job: Job, sharding: str) -> bool:
     framework = (job.framework or "").lower()
-    if "automodel" in framework:
-        return False
-    return sharding == "distributed-optimizer" or any(word in framework for word in ("megatron", "nemo"))
+    named = any(word in framework for word in ("megatron", "nemo"))
+    return "automodel" not in framework and (sharding == "distributed-optimizer" or named)
 
 
 def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
-    if not adapters:
-        return "none"
     targets = (job.lora.targets if job.lora else None) or "all-linear"
     known = transformers_of(job)
-    return shape.expert_adapters(targets, fused=not known or known >= (5,))
+    return shape.expert_adapters(targets, fused=not known or known >= (5,)) if adapters else "none"
 
 
 def _asks_reference(job: Job, objective: str, adapters: bool) -> bool:
     if objective not in ("dpo", "kto", "distill"):
         return False
     # With adapters the base model itself is the reference, whatever models stand beside it.
-    others = job.extra_models
-    return adapters or others is None or any(m.role in ("reference", "teacher") for m in others)
+    return adapters or job.extra_models is None or any(m.role in ("reference", "teacher") for m in job.extra_models)
 
 
 def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
