@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import InputError, JobError
+from oomkb.frameworks import ENGINE, has
 from oomkb.limits import check_tree, shown
 from oomkb.memory.job import Job, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_dotted
@@ -105,7 +106,9 @@ def following(changes: Mapping[str, Any], base: Job) -> dict[str, Any]:
         found["method"] = "lora"
     gpus, degrees = changes.get("gpus"), ("tp", "pp", "dp", "ep")
     serves = changes.get("objective", base.objective) == "inference" and base.nodes in (None, 1)
-    if serves and isinstance(gpus, int) and gpus > 1 and not any(changes.get(n) or base.get(n) for n in degrees):
+    engine = changes.get("framework", base.framework) or ENGINE
+    splits = serves and has(engine, "serving.tp", serving=True)
+    if splits and isinstance(gpus, int) and gpus > 1 and not any(changes.get(n) or base.get(n) for n in degrees):
         found["tp"] = gpus
     return found
 

@@ -209,8 +209,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     # Virtual tokens (prompt and prefix tuning) are as few as an adapter's matrices, over a base that is as frozen.
     adapters = method in ("lora", "qlora", "oft", "prompt") or (lora is not None and method not in _FULL)
     quant = job.quant or ("nf4" if method == "qlora" else "none")
-    if quant == "nf4" and "torchtune" in (job.framework or "").lower():
-        quant = "nf4-double"  # torchao quantizes the scales as well
+    if quant == "nf4" and (job.framework or "").lower().startswith(("torchtune", "tgi")):
+        quant = "nf4-double"  # torchao and TGI (``layers/bnb.py``) quantize the scales as well
     param = pick("param_dtype", job.param_dtype, "bf16").replace("auto", "bf16")
     notes: tuple[Note, ...] = (*(FUSED,) * (fast_loss(job) and not job.fused_ce), *notes_of(job, shape))
     autocast = job.autocast if job.autocast is not None else "none"

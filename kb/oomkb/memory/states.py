@@ -168,7 +168,8 @@ def rank_params(s: Setting, shape: ModelShape) -> tuple[float, float]:
     inner, ends = shape.layer_params - shape.linear_params, shape.text_params - shape.layer_params
     if s.pp > 1:
         ends = max(shape.embed_params, shape.head_params or shape.embed_params)
-    vision = shape.vision.params if shape.vision else 0
+    # Engines cut the tower as they cut the decoder (vLLM ``models/qwen2_5_vl.py``); trainers leave it whole.
+    vision = shape.vision.params / (1 if s.training else s.tp) if shape.vision else 0
     return linear / s.pp, inner / s.pp + ends / s.tp + more * shape.embed_params + vision
 
 

@@ -195,6 +195,7 @@ _PRECISION: Final = ("param_dtype", "autocast")
 _LENGTHS: Final = ("seq_len", "prompt_len", "completion_len")
 _ASKED_FOR: Final = (
     "param_dtype",
+    "quant",
     "seq_len",
     "serving.max_model_len",
     "serving.concurrency",

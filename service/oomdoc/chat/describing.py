@@ -13,7 +13,7 @@ from oomdoc.chat.session import flat
 from oomdoc.evidence import Evidence, Source
 from oomdoc.stated import following
 from oomkb.errors import InputError
-from oomkb.frameworks import ENGINES
+from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
 from oomkb.untrusted import json_document
 
@@ -78,7 +78,10 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
     """Job fields, dotted: intake's, and those of the phrase that intake has not read."""
     fields = job_fields(evidence)
     if turn is not None:
-        said = turn.changes if turn.kind == "change" or first else {}
+        said = dict(turn.changes) if turn.kind == "change" or first else {}
+        engine = fields.get("framework")
+        if engine in ENGINES and not has(engine, "serving.tp", serving=True):
+            said.pop("tp", None)  # one process lays whole layers on the cards
         fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
         if fields.get("framework") in _NO_TRAINER and said.get("framework"):
             fields["framework"] = said["framework"]

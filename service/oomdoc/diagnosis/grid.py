@@ -11,8 +11,10 @@ from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
 from oomkb.catalog import gpus, models
+from oomkb.frameworks import has
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
+from oomkb.pricing import device_of
 
 _BATCHES: Final = (1, 2, 4, 8, 16)
 _LENGTHS: Final = (1024, 2048, 4096, 8192, 16384)
@@ -110,7 +112,7 @@ def _served(job: Job, longest: int, quant: str | None) -> Grid | None:
     :param quant: how they are stored in this run, as the model is released where nothing is stated.
     """
     fixed = job.quant if "quant" not in job.assumed else None
-    formats = _formats(job)
+    formats = _formats(job, quant)
     own = () if quant in (None, "none") or any(row[1] == quant for row in formats) else (_named(quant),)
     named = [row for row in (*formats, *own) if fixed in (None, row[1])]
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
@@ -120,15 +122,20 @@ def _served(job: Job, longest: int, quant: str | None) -> Grid | None:
     return _grid("formats-context-together" if together else "formats-context", job, rows, columns)
 
 
-def _formats(job: Job) -> Sequence[tuple[str, str]]:
-    """Formats that weights are published in: none above the model's own, and of 4-bit experts no other."""
+def _formats(job: Job, quant: str | None) -> Sequence[tuple[str, str]]:
+    """Formats that weights are published in and the engine reads: none above the model's own, and of 4-bit experts no
+    other.
+    """
     entry = models.find(job.model) if isinstance(job.model, str) else None
     own = models.stored_quant(entry.config) if entry is not None else None
     if own in _EXPERTS:
         return (_EXPERTS[own],)
-    if job.quant in GGUF_BYTES:
+    if quant in GGUF_BYTES:
         return _FILES
-    return _FORMATS[1:] if own == "fp8" else _FORMATS
+    formats = _FORMATS[1:] if own == "fp8" else _FORMATS
+    device = device_of(job)
+    multiplies = device is None or device.can("fp8") or not has(job.framework, "fp8.native")
+    return formats if multiplies else tuple(row for row in formats if row[1] != "fp8")
 
 
 def _named(quant: str) -> tuple[str, str]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import BASE, PER_MACHINE, first_that_fits, forms_of_sides, sharded
-from oomdoc.evidence import Evidence
+from oomdoc.evidence import Document, Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import LAUNCHERS, has, min_compute
+from oomkb.frameworks import LAUNCHERS, complete, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.ranks import cards_needed
@@ -104,8 +104,24 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
+    if asked.own_context or any(map(_sets_context, evidence.documents)):
+        job = _of_engine_s_length(job)
     chosen = _chosen(_first_side(_uncounted(job, asked), asked), asked)
     return Choice(_mixed(chosen, evidence, asked), asked, careful)
+
+
+def _sets_context(document: Document) -> bool:
+    """Whether the engine of a file has a context of its own where the file says none."""
+    return any(has(document.framework, feature) for feature in ("serving.whole_context", "serving.own_context"))
+
+
+def _of_engine_s_length(job: Job) -> Job:
+    """With the context that the engine takes where a file or the words leave it out, rather than a usual one."""
+    own = complete(job)
+    name = "serving.max_model_len"
+    if job.objective != "inference" or job.get(name) is not None or own.get(name) is None:
+        return job
+    return job.assuming({name: own.assumed[name]})
 
 
 def _split_as_stated(job: Job) -> Job:
@@ -164,7 +180,7 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
 
 def _blocks(quant: str) -> str:
     """Four bits in the words of these engines, which know neither bitsandbytes nor AWQ."""
-    return "q4_k_m" if quant in ("nf4", "awq-int4", "gptq-int4") else "q8_0" if quant == "int8" else quant
+    return "q4_k_m" if quant in ("nf4", "awq-int4", "gptq-int4", "int4") else "q8_0" if quant == "int8" else quant
 
 
 def _spelled_out(job: Job, evidence: Evidence) -> Job:
@@ -251,8 +267,9 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         why = "so that the engine's weights leave room for a cache"
         job = job.assuming({"rollout.tensor_parallel": Assumption(_engine_split(job), why)})
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
-        quant = "awq-int4" if asked.quant == "nf4" and job.framework not in ("transformers",) else asked.quant
-        quant = _blocks(quant) if job.framework in _LOCAL else quant
+        quant = _blocks(asked.quant) if job.framework in _LOCAL else asked.quant
+        if quant == "int4":
+            quant = "nf4" if job.framework == "transformers" else "awq-int4"
         job = job.with_fields({"quant": quant})
     return job
 
@@ -279,7 +296,8 @@ def runs_on(engine: str | None, job: Job) -> bool:
 def _engine_for(job: Job, asked: Asked) -> Assumption | None:
     """The engine where the question names none that the card runs; on a Mac, llama.cpp."""
     if asked.engine is not None and not runs_on(asked.engine, job):
-        return Assumption("llama.cpp", f"{asked.engine} is not built for such a card")
+        instead = "vllm" if runs_on("vllm", job) else "llama.cpp"
+        return Assumption(instead, f"{asked.engine} is not built for such a card")
     if asked.engine is not None:
         return None
     device = device_of(job)

@@ -115,7 +115,9 @@ class Asked:
     on_files: bool = False
     """Whether it is about merging, quantising or converting: work on files, in which nothing is trained or served."""
     quant: str | None = None
-    """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits)."""
+    """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
+    own_context: bool = False
+    """Whether it says that the engine was given no length."""
     questions: int = 0
     """How many questions are put."""
     term: str | None = None
@@ -191,6 +193,7 @@ def _asked_in(text: str) -> Asked:
         pure=ROWS["pure"].search(text) is not None,
         on_files=not axes and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
         quant=_format(text),
+        own_context=ROWS["own_context"].search(text) is not None,
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
         axes=axes,

@@ -20,7 +20,7 @@ _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
 _HYDRA: Final = "python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m trainer.n_gpus_per_node=8"
 _FLAGS: Final = frozenset({"megatron", "nemo", "verl", "openrlhf", "vllm", "sglang", "tgi", "lmdeploy", "deepspeed"})
-DASHED: Final = frozenset({"lmdeploy", "llama.cpp", "megatron", "openrlhf", "sglang", "tgi", "vllm"})
+DASHED: Final = frozenset({"lmdeploy", "llama.cpp", "megatron", "openrlhf", "sglang", "tensorrt-llm", "tgi", "vllm"})
 """Frameworks whose settings are options of a command, unless a file says otherwise."""
 _BASES: Final[Mapping[str, str]] = {"accelerate": "transformers", "fsdp": "transformers", "peft": "transformers"}
 # What no table can write, because it is another file's or the launcher's.
