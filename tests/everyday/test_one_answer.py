@@ -107,3 +107,51 @@ def test_what_is_seen_in_use_corrects_the_estimate() -> None:
     assert found.diagnosis.inferred
     assert estimate is not None
     assert estimate.process_bytes / GIB == pytest.approx(74, rel=0.12)
+
+
+_CARDS = "1x RTX 4090"
+
+
+@pytest.mark.parametrize(
+    ("engine", "said", "quant", "flags"),
+    [
+        ("vLLM", "in fp8", "fp8", "vllm serve {m} --max-model-len 8192 --quantization fp8"),
+        ("TGI", "bitsandbytes nf4", "nf4",
+         "text-generation-launcher --model-id {m} --max-total-tokens 8192 --quantize bitsandbytes-nf4"),
+        ("SGLang", "in fp8", "fp8",
+         "python3 -m sglang.launch_server --model-path {m} --context-length 8192 --quantization fp8"),
+        ("llama.cpp", "Q8_0", "q8_0", "llama-server -m Qwen2.5-7B-Instruct-Q8_0.gguf -ngl 99 -c 8192"),
+    ],
+)  # fmt: skip
+def test_a_served_run_through_every_door(engine: str, said: str, quant: str, flags: str) -> None:
+    """Question, first words of a chat, command, docker compose and job document."""
+    model = "Qwen2.5-7B-Instruct"
+    name = {"TGI": "tgi"}.get(engine, engine.lower())
+    sizes = _figures(f"Can I serve {model} {said} with {engine} on {_CARDS} with 8192 context?")
+    command = flags.format(m=f"Qwen/{model}")
+    words = command.split()
+    listed = "".join(f"      - {word}\n" for word in words)
+    compose = f"services:\n  llm:\n    image: engine\n    command:\n{listed}"
+    for text in (command, compose):
+        estimate = oomdoc.diagnose(f"{text}\n\n{_CARDS}, will it start?").diagnosis.estimate
+        assert estimate is not None
+        sizes.append(estimate.process_bytes / GIB)
+    _, reply = respond(Session(), f"I want to serve {model} {said} using {engine}, {_CARDS} with 8192 context")
+    sizes.append((reply.peak_bytes or 0.0) / GIB)
+    job = {"model": f"Qwen/{model}", "framework": name, "quant": quant, "gpu": "RTX 4090", "objective": "inference"}
+    sizes.append(oomdoc.estimate({**job, "serving": {"max_model_len": 8192}}).peak_gib)
+    assert max(sizes) - min(sizes) < _SAME
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vLLM wont start with Llama-3.1-8B on a 4090, max_model_len not set",
+        "用 vLLM 部署 Llama-3.1-8B，一张 4090，没有设置 max_model_len，放得下吗？",
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct\n\nRTX 4090, will it start?",
+    ],
+)
+def test_without_a_length_the_engine_s_own_counts(text: str) -> None:
+    document = oomdoc.diagnose(text).document()
+    assert document["outlook"]["answer"] == "does-not-fit"
+    assert document["estimate"]["serving"]["max_model_len"] == 131072

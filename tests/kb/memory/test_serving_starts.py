@@ -157,3 +157,47 @@ def test_latent_attention_is_not_split():
         for tp in (1, 8)
     }  # fmt: skip
     assert needed[1] == needed[8] == 61 * 576 * 2 * 1000
+
+
+def served(**fields):
+    return price(Job.from_document({"objective": "inference", **fields})).estimate
+
+
+@pytest.mark.parametrize(
+    ("fields", "weights_gib"),
+    [
+        # 653.9e9 of experts over 8 copies' cards, 11.4e9 of attention on each (fp8), embedding and head in 16 bits
+        ({"framework": "vllm", "dp": 8}, (653.9e9 / 8 + 11.4e9 + 2 * 2 * 0.927e9 + 4.2e9) / GIB),
+        # attention and the embedding of each card are its own, all else is cut over 8
+        (
+            {"framework": "sglang", "tp": 8, "dp": 8, "serving": {"attention_dp": True}},
+            ((653.9e9 + 4.2e9 + 2 * 0.927e9) / 8 + 11.4e9 + 2 * 0.927e9) / GIB,
+        ),
+        ({"framework": "sglang", "tp": 8}, (671e9 + 2 * 0.927e9) / 8 / GIB),
+    ],
+)
+def test_what_copies_of_an_engine_share(fields, weights_gib):
+    """DeepSeek-V3 on eight H200: vLLM's experts form one group of DP x TP, SGLang's attention has copies of its own."""
+    found = served(model="deepseek-ai/DeepSeek-V3", gpu="H200", gpus=8, **fields)
+    assert found.phases["load"].total_bytes / GIB == pytest.approx(weights_gib, rel=0.03)
+
+
+@pytest.mark.parametrize("framework", ["vllm", "sglang"])
+def test_copies_take_cards_of_their_own(framework):
+    document = {"model": "Qwen/Qwen2.5-7B-Instruct", "framework": framework, "objective": "inference", "tp": 2, "dp": 4}
+    assert price(Job.from_document(document)).job.world == 8
+
+
+def test_a_share_of_the_rest_leaves_the_card_whole():
+    """TensorRT-LLM: (card - weights - the largest batch) x 0.9; the process stays on the card, whatever the model."""
+    for model, gpu in (("Qwen/Qwen2.5-7B-Instruct", "RTX 4090"), ("Qwen/Qwen3-30B-A3B", "H100-SXM5-80GB")):
+        found = served(model=model, framework="tensorrt-llm", gpu=gpu, serving={"max_model_len": 8192})
+        assert found.served.of_the_rest
+        assert found.served.cache_bytes == pytest.approx(0.9 * found.served.shared_bytes)
+        assert found.fits
+
+
+@pytest.mark.parametrize(("gpu", "length"), [("RTX 3060", 4096), ("RTX 4090", 32768), ("H100-SXM5-80GB", 131072)])
+def test_ollama_s_context_follows_the_memory_of_the_card(gpu, length):
+    found = served(model="meta-llama/Llama-3.1-8B-Instruct", framework="ollama", gpu=gpu)
+    assert found.served.length == length
