@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import BASE, PER_MACHINE, first_that_fits, forms_of_sides, sharded
-from oomdoc.evidence import Document, Evidence
+from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
 from oomkb.catalog import gpus, models
@@ -41,6 +41,7 @@ _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq
 _LOCAL: Final = ("ollama", "llama.cpp")
 _SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
+_OWN_CONTEXT: Final = ("serving.whole_context", "serving.own_context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +105,15 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
-    if asked.own_context or any(map(_sets_context, evidence.documents)):
+    if asked.own_context or any(has(d.framework, f) for d in evidence.documents for f in _OWN_CONTEXT):
         job = _of_engine_s_length(job)
     chosen = _chosen(_first_side(_uncounted(job, asked), asked), asked)
     return Choice(_mixed(chosen, evidence, asked), asked, careful)
 
 
-def _sets_context(document: Document) -> bool:
-    """Whether the engine of a file has a context of its own where the file says none."""
-    return any(has(document.framework, feature) for feature in ("serving.whole_context", "serving.own_context"))
-
-
 def _of_engine_s_length(job: Job) -> Job:
     """With the context that the engine takes where a file or the words leave it out, rather than a usual one."""
-    own = complete(job)
-    name = "serving.max_model_len"
+    own, name = complete(job), "serving.max_model_len"
     if job.objective != "inference" or job.get(name) is not None or own.get(name) is None:
         return job
     return job.assuming({name: own.assumed[name]})
