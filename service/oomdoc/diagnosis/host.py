@@ -73,10 +73,12 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         whole = parts is not None or job.sharding in DEEPSPEED
         yield HostNeed("merge", 2 if whole else 1, shape.params * (4.0 if whole else 2.0), "fp32" if whole else "bf16")
         return
-    beyond = estimate.host_bytes > HOST_USABLE * (job.host_gib or math.inf) * GIB
-    offloads = bool(job.offload and estimate.host_bytes) and (beyond or phase not in ("load", "save"))
+    room = HOST_USABLE * (job.host_gib or math.inf) * GIB
+    # Where what is offloaded would fit, pinned blocks are what does not.
+    size = estimate.host_most_bytes if estimate.host_bytes <= room < estimate.host_most_bytes else estimate.host_bytes
+    offloads = bool(job.offload and size) and (size > room or phase not in ("load", "save"))
     if offloads and phase != "load":
-        yield HostNeed("offload", 1, estimate.host_bytes)
+        yield HostNeed("offload", 1, size)
     if phase == "save" and (saved := estimate.host_phases.get("save")) is not None:
         yield HostNeed("save", 1, saved.total_bytes)
     if phase not in ("load", "unknown"):
@@ -84,7 +86,7 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
     if job.quant in (None, "none"):
         yield from _copies(job, shape)
     if offloads and phase == "load":  # nothing is offloaded before it is loaded
-        yield HostNeed("offload", 1, estimate.host_bytes)
+        yield HostNeed("offload", 1, size)
 
 
 def _copies(job: Job, shape: ModelShape) -> Iterator[HostNeed]:
