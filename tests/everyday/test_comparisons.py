@@ -16,6 +16,13 @@ from oomdoc.intake.asked import asked_in
         ("Is SFT cheaper than DPO for Qwen3-8B?", [{"objective": "sft"}, {"objective": "dpo"}]),
         ("q4_k_m还是q8_0，24G显卡跑Qwen3-32B？", [{"quant": "q4_k_m"}, {"quant": "q8_0"}]),
         ("LoRA with bf16 on one A100, does it fit? It works on an H100.", []),
+        ("Full SFT of an 8B on 8, 16, 24 or 32 H100?", [{"gpus": n} for n in (8, 16, 24, 32)]),
+        ("Serve a 70B on 2x or 4x A100 80GB?", [{"gpus": 2}, {"gpus": 4}]),
+        ("7B lora，单卡还是双卡 3090？", [{"gpus": 1}, {"gpus": 2}]),
+        ("LoRA of Qwen3-4B at 8k and at 32k?", [{"seq_len": 8192}, {"seq_len": 32768}]),
+        ("bs 2, on 8/16/32 H100, LoRA of a 70B", [{"gpus": n} for n in (8, 16, 32)]),
+        ("qlora 7b, bs 64, 1024 tokens on a 4090?", []),
+        ("QLoRA of Qwen3-8B on T4, V100 or A10G?", [{"gpu": n} for n in ("T4", "V100-SXM2-32GB", "A10G")]),
         ("Would rank 16 or 64 matter for LoRA of an 8B?", [{"lora.r": 16}, {"lora.r": 64}]),
         ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
         ("Can I do batch 4 and 4096 tokens?", []),
@@ -63,6 +70,37 @@ from oomdoc.intake.asked import asked_in
 def test_what_is_compared(question: str, fields: list[dict[str, str]]) -> None:
     sides = asked_in(question).alternatives
     assert [{n: v for n, v in side.fields.items() if v is not None} for side in sides] == fields
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("QLoRA or LoRA of Qwen3-8B at 2048 or 4096 tokens, bs 1, one 3090?", 4),
+        ("Qwen3-8B LoRA，双卡 3090，batch 1、2还是4，长度 2048，放得下吗？", 3),
+    ],
+)
+def test_each_run_that_is_asked_about_has_its_line_and_its_figure(question: str, names: int) -> None:
+    report = oomdoc.diagnose(question)
+    document, found = report.document(), report.diagnosis
+    assert len(document["asked"]) == names
+    for line, row, side in zip(document["sentences"], document["asked"], found.sides, strict=False):
+        assert line.startswith(row["name"])
+        assert f"{row['needed_gib']:.2f} GiB" in line
+        again = oomdoc.estimate(found.job.with_fields(side.fields).document())
+        assert again.needed_gib == pytest.approx(row["needed_gib"], abs=0.02)
+    if document["grid"]:
+        cells = [need for needs in document["grid"]["needed_gib"] for need in needs]
+        assert cells == [row["needed_gib"] for row in document["asked"]]
+
+
+def test_a_question_of_something_else_is_said_to_be_left() -> None:
+    said = oomdoc.diagnose("LoRA of Qwen3-8B on a 4090 at 2048 tokens? What learning rate?").document()["sentences"]
+    assert "What learning rate?" in said[-1]
+
+
+def test_whether_a_card_is_needed_is_answered_in_words() -> None:
+    said = oomdoc.diagnose("Do I need an A100 to qlora Llama-3.1-8B, or is my 3090 enough?").document()["sentences"]
+    assert said[0].startswith("No, you do not need A100: 3090")
 
 
 def test_settings_that_words_name_are_the_jobs() -> None:

@@ -64,8 +64,11 @@ def described(
     if not silent and _is_vague(report, priced):
         said, plans = [word("chat.tell-more", language)], []
     else:
-        said = [] if silent else [_summary(report, bool(plans), language)]
-    said += parts.state(priced, problem, job, language) + plans
+        said = [] if silent or diagnosis.sides else [_summary(report, bool(plans), language)]
+    if diagnosis.sides:  # each run that is asked about, as a question's answer has it
+        said += [render(message, language) for message in diagnosis.summary]
+    else:
+        said += parts.state(priced, problem, job, language) + plans
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)
     known = {"model", "params_b"} if priced is None else {*wanted(job), "log", "versions"}

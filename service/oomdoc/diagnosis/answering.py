@@ -18,10 +18,11 @@ from oomdoc.diagnosis.planned import (
     wants_figure,
 )
 from oomdoc.diagnosis.result import Diagnosis
-from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, run_of
+from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message, problem_of, say
+from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
 from oomkb.errors import JobError, OomdocError
 from oomkb.frameworks import line as line_of
@@ -141,7 +142,11 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
     if explained := tuple(_reserved(about)):
         return explained
-    out = [*_other_engine(about), *(list(comparison(about)) or [*_cache_alone(about), _decisive(about)])]
+    out = [
+        *_needed_card(about),
+        *_other_engine(about),
+        *(list(comparison(about)) or [*_cache_alone(about), _decisive(about)]),
+    ]
     out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job, about.compared))
     if assumed:
@@ -150,6 +155,24 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     leads = _LEADS.get(about.wanted, ())
     first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
     return (*first, *(m for m in out if m not in first))
+
+
+def _needed_card(about: Plain) -> Iterator[Message]:
+    """Whether it takes the card that the question names: not where a smaller or another one that is named is enough."""
+    card = about.asked.needed_card
+    device = gpus.find(card) if card else None
+    if device is None:
+        return
+    enough = [side for side in about.sides if side.fits and side.asked.fields.get("gpu") != device.name]
+    own = any(side.fits and side.asked.fields.get("gpu") == device.name for side in about.sides)
+    if enough and any("gpu" in side.asked.fields for side in about.sides):
+        yield say("answer.need-not", card=card, name=names_of(enough[0].asked))
+    elif own:
+        yield say("answer.need", card=card)
+    elif about.estimate.capacity_bytes is None and not about.sides:
+        box = next((b for b in _BOXES if needed_of(about.estimate) <= _USABLE * b * GIB), None)
+        if box is not None and box * GIB < 0.9 * device.capacity_bytes:
+            yield say("answer.need-not-box", card=card, box=box)
 
 
 def _other_engine(about: Plain) -> Iterator[Message]:

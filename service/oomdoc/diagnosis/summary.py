@@ -15,6 +15,7 @@ from oomdoc.diagnosis.run_words import model_of, step_of
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
+from oomdoc.intake.asked import not_read
 from oomdoc.messages import Message, say
 from oomkb.memory.estimate import Estimate
 from oomkb.units import GIB
@@ -89,7 +90,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
             first = say("answer.spills", **first.values)
         seen = [*(one.why for one in found.inferred), *(one.why for one in found.conflicts)]
-        return (*lead, first, *seen, *([plan] if plan else []), *also, *others)
+        left = [] if found.topics else [say("answer.not-answered", quote=q) for q in not_read(view.evidence.prose)]
+        return (*lead, first, *seen, *([plan] if plan else []), *also, *others, *left)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:

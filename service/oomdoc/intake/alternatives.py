@@ -388,6 +388,15 @@ def _cards(text: str) -> list[_Mention]:
     return found
 
 
+def needed_card(text: str) -> str | None:
+    """The card of which it is asked whether it takes that one: ``do I need an A100?``."""
+    for mention in gpus.find_all(text):
+        named = named_card(text, mention)
+        if named is not None and ROWS["needs_card"].search(text[max(0, named[1] - _BEFORE) : named[1]]):
+            return named[0]
+    return None
+
+
 def _single(device: Device, plain: Device | None, count: int) -> Device:
     """The card itself where the size at its name is what all of them hold together."""
     if plain is None or not plain.nominal_bytes or count < 2:

@@ -18,6 +18,7 @@ from oomdoc.intake.alternatives import (
     combined,
     comparisons_in,
     length_in,
+    needed_card,
     settings_in,
 )
 from oomdoc.intake.listed import number_of
@@ -118,6 +119,8 @@ class Asked:
     """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
     own_context: bool = False
     """Whether it says that the engine was given no length."""
+    needed_card: str | None = None
+    """A card of which it is asked whether it takes that one."""
     questions: int = 0
     """How many questions are put."""
     term: str | None = None
@@ -194,10 +197,17 @@ def _asked_in(text: str) -> Asked:
         on_files=not axes and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
         quant=_format(text),
         own_context=ROWS["own_context"].search(text) is not None,
+        needed_card=needed_card(text),
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
         axes=axes,
     )
+
+
+def not_read(text: str) -> tuple[str, ...]:
+    """The questions of a text that are about time, speed, cost or tuning: no figure of memory answers them."""
+    asked = (found[0].strip(" ,，") for found in ROWS["sentence"].finditer(text[:_MAX_CHARACTERS]))
+    return tuple(one for one in asked if ROWS["elsewhere"].search(one) and not ROWS["in_memory"].search(one))
 
 
 def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
