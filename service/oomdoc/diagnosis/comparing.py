@@ -127,6 +127,7 @@ def _verdict(side: Side) -> Message:
     if side.priced is None:
         return say("answer.side-refused", name=names_of(side.asked), problem=side.problem)
     estimate, have = side.priced.estimate, (side.priced.job.host_gib or 0.0) * GIB
+    assert side.needed_bytes is not None
     values: dict[str, Any] = {"needed_bytes": side.needed_bytes, "capacity_bytes": side.capacity_bytes}
     if side.fits is None:
         key = "amount"
@@ -134,6 +135,11 @@ def _verdict(side: Side) -> Message:
         key, values = "host-short", {**values, "host_bytes": estimate.host_bytes, "have_bytes": have}
     elif side.fits:
         key = "fits"
+    elif (share := side.priced.job.get("serving.gpu_memory_utilization")) and side.needed_bytes <= (
+        side.capacity_bytes or 0
+    ):
+        key = "share"  # it would fit the card, not the part of it that the engine takes
+        values |= {"share_bytes": share * (side.capacity_bytes or 0), "percent": round(100 * share)}
     else:
         key = "tight" if (estimate.fits_probability or 0.0) > 1 - FITS else "not"
     return say(f"answer.side-{key}", name=names_of(side.asked), **values)

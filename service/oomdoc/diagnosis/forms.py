@@ -245,8 +245,10 @@ def compared(job: Job, asked: Asked, counts: Sequence[int] = ()) -> tuple[Side, 
     :param counts: numbers of cards of which each alternative has the fewest that hold it.
     """
     sides = []
-    for side, form in forms_of_sides(job, asked):
-        fields = _fewest(job, form, counts) if counts and "gpus" not in form else form
+    for one, form in forms_of_sides(job, asked):
+        searched = bool(counts) and "gpus" not in form
+        fields = _fewest(job, form, counts) if searched else form
+        side = _counted(one, fields["gpus"]) if searched else one
         try:
             priced = price_as(job, fields)
         except OomdocError as error:
@@ -258,6 +260,12 @@ def compared(job: Job, asked: Asked, counts: Sequence[int] = ()) -> tuple[Side, 
         needed, capacity = needed_of(estimate), estimate.capacity_bytes
         sides.append(Side(side, fields, priced, needed, capacity, fits, holds))
     return tuple(sides) if len(sides) > 1 and any(side.priced for side in sides) else ()
+
+
+def _counted(side: Alternative, count: int) -> Alternative:
+    """The alternative, named with the number of cards that was found for it."""
+    cards = Alternative(f"gpus {count}", {"gpus": count}, str(count))
+    return replace(side, fields={**side.fields, "gpus": count}, parts=(*(side.parts or (side,)), cards))
 
 
 def _fewest(job: Job, fields: dict[str, Any], counts: Sequence[int]) -> dict[str, Any]:

@@ -78,6 +78,8 @@ def _compared(sides: Sequence[Side]) -> Grid | None:
         )
         found = [(side.asked.parts, side) for side in sides]
         cells = [[next((s for both, s in found if both == (row, col)), None) for col in columns] for row in rows]
+        if any(cell is None for row in cells for cell in row):
+            return None  # not every one by every other: each on as many cards as it takes
         named, heads = (tuple(names_of(one)[0] for one in ones) for ones in (rows, columns))
         needs = tuple(tuple(cell.needed_bytes if cell else None for cell in row) for row in cells)
         fits = tuple(tuple(cell.fits if cell else None for cell in row) for row in cells)
