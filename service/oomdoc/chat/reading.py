@@ -22,7 +22,7 @@ from oomdoc.chat.phrases import (
     is_replaced,
 )
 from oomdoc.chat.wording import patterns
-from oomdoc.intake.alternatives import ROWS
+from oomdoc.intake.named_runs import ROWS
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import following, stated_fields
 from oomkb.catalog import models

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.intake.alternatives import Alternative, combined
+from oomdoc.intake.alternatives import combined
 from oomdoc.intake.asked import Asked
+from oomdoc.intake.named_runs import Alternative
 from oomdoc.messages import Message, problem_of
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError

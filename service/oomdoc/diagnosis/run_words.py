@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change
-from oomdoc.intake.alternatives import Alternative
+from oomdoc.intake.named_runs import Alternative
 from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES

@@ -10,21 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, product
 from math import prod
-from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.intake.listed import lists_in, number_of
-from oomdoc.intake.patterns import patterns
+from oomdoc.intake.named_runs import ROWS, Alternative, Mention, cards_in, models_in
 from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
-from oomdoc.intake.prose.hardware import named_card
-from oomkb.catalog import gpus, models
-from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
-from oomkb.memory.device import Device
 from oomkb.memory.vocabulary import VOCABULARY
 
-ROWS: Final = patterns(str(Path(__file__).with_name("asked.py")))
-"""Words of questions."""
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
 _MAX_SIDES: Final = 5
@@ -66,21 +59,6 @@ def bare_length_in(text: str) -> int | None:
     return next((size for size in sizes if 512 <= size <= 1 << 20 and size % 256 == 0), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One side of a comparison."""
-
-    name: str
-    """As the question writes it."""
-    fields: Mapping[str, Any]
-    """Job fields that make the difference."""
-    value: str = ""
-    """Of one number, as it is written; of a setting, ``on`` or ``off``."""
-    parts: tuple[Alternative, ...] = ()
-    """Where it differs in several ways that the question sets apart: one for each."""
-
-
-_Mention = tuple[int, int, Alternative]
 _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
 """What a question for the stage sets against each other, one or all of them named or not."""
 
@@ -108,7 +86,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     Values of a field are compared where words of choice or of change join them. Machines, and values of a setting of
     which a run has one (how its states are shared), exclude each other whatever stands between.
     """
-    cards, lists = _cards(text), _numbered(text)
+    cards, lists = cards_in(text), _numbered(text)
     values = {**_worded(text), **{field: list(chain(*found)) for field, found in lists.items()}}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
     if many := _LISTED <= len(machines) <= _MAX_SIDES:
@@ -122,7 +100,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
     changes = [*choice, ROWS["changes"]]
     of_things = changes if ROWS["goes"].search(text) else choice
-    things = ((_with_others(_models(text), values), of_things), (cards, of_things))
+    things = ((_with_others(models_in(text), values), of_things), (cards, of_things))
     for mentions, words in things:
         yield from _of_choice(text, mentions, words, listed=True)
     yield from _listed(text, lists, cards)
@@ -137,7 +115,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
 
 
 def _of_choice(
-    text: str, mentions: list[_Mention], words: Sequence[re.Pattern[str]], *, listed: bool
+    text: str, mentions: list[Mention], words: Sequence[re.Pattern[str]], *, listed: bool
 ) -> Iterator[tuple[Alternative, ...]]:
     found = _compared(text, sorted(mentions, key=_place), words, listed=listed)
     if 1 < len(found) <= _MAX_SIDES:
@@ -145,7 +123,7 @@ def _of_choice(
 
 
 def _listed(
-    text: str, lists: Mapping[str, list[list[_Mention]]], cards: Sequence[_Mention]
+    text: str, lists: Mapping[str, list[list[Mention]]], cards: Sequence[Mention]
 ) -> Iterator[tuple[Alternative, ...]]:
     """Lists of values of one number, of which a run has one."""
     for field, found in lists.items():
@@ -168,11 +146,11 @@ def combined(axes: Sequence[tuple[Alternative, ...]]) -> tuple[Alternative, ...]
     return tuple(found)
 
 
-def _place(mention: _Mention) -> tuple[int, int]:
+def _place(mention: Mention) -> tuple[int, int]:
     return mention[:2]
 
 
-def _with_others(mentions: list[_Mention], values: Mapping[str, list[_Mention]]) -> list[_Mention]:
+def _with_others(mentions: list[Mention], values: Mapping[str, list[Mention]]) -> list[Mention]:
     """Values of one field, each with the value of another that stands with it: "LoRA (ZeRO-3) or QLoRA (DDP)"."""
     ordered = sorted(mentions, key=_place)
     for others in values.values():
@@ -185,13 +163,13 @@ def _with_others(mentions: list[_Mention], values: Mapping[str, list[_Mention]])
     return ordered
 
 
-def _together(one: _Mention, other: _Mention) -> _Mention:
+def _together(one: Mention, other: Mention) -> Mention:
     first, second = one[2].name, other[2].name
     name = first if second.lower() in first.lower() else f"{first} {second}"
     return one[0], max(one[1], other[1]), Alternative(name, {**one[2].fields, **other[2].fields})
 
 
-def _apart(text: str, field: str, mentions: list[_Mention]) -> tuple[Alternative, ...]:
+def _apart(text: str, field: str, mentions: list[Mention]) -> tuple[Alternative, ...]:
     """Values of one field that stand apart: of a setting of which a run has one, or where the later is a what-if."""
     named = [m for m in mentions if not negated(text, m[0])]
     further = (m for m in named if m[2].fields != named[0][2].fields)
@@ -211,7 +189,7 @@ def _options(text: str) -> tuple[Alternative, ...]:
         words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
         fields: dict[str, Any] = {"seq_len": value} if (value := length_in(words)) else {}
         numbers = (list(chain(*lists)) for lists in _numbered(words).values())
-        for found in (_models(words), *_worded(words).values(), *numbers, _cards(words)):
+        for found in (models_in(words), *_worded(words).values(), *numbers, cards_in(words)):
             fields |= found[-1][2].fields if found else {}
         for name, pattern in ROWS.group("setting").items():
             if (match := pattern.search(words)) is not None:
@@ -237,10 +215,10 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
     return tuple(found)
 
 
-def _numbered(text: str) -> dict[str, list[list[_Mention]]]:
+def _numbered(text: str) -> dict[str, list[list[Mention]]]:
     """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
-    by_field: dict[str, list[list[_Mention]]] = {}
-    for values in lists_in(text, ROWS, [(start, end) for start, end, _ in _cards(text)]):
+    by_field: dict[str, list[list[Mention]]] = {}
+    for values in lists_in(text, ROWS, [(start, end) for start, end, _ in cards_in(text)]):
         field = values[0].field
         mentions = [_number(text, field, one.value, one.start, one.end) for one in values]
         if len(mentions) == 1 and (other := ROWS["other_number"].match(text, mentions[0][1])) is not None:
@@ -251,7 +229,7 @@ def _numbered(text: str) -> dict[str, list[list[_Mention]]]:
     return by_field
 
 
-def _number(text: str, field: str, value: float, start: int, end: int) -> _Mention:
+def _number(text: str, field: str, value: float, start: int, end: int) -> Mention:
     written = text[start:end]
     named = f"r={written}" if field == "lora.r" else f"{field.rpartition('.')[2]} {written}"
     return start, end, Alternative(named, {field: value}, written)
@@ -260,7 +238,7 @@ def _number(text: str, field: str, value: float, start: int, end: int) -> _Menti
 def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
     numbers = {field: list(chain(*found)) for field, found in _numbered(text).items()}
-    values, switched = {**_worded(text), **numbers}, dict[str, list[_Mention]]()
+    values, switched = {**_worded(text), **numbers}, dict[str, list[Mention]]()
     for name, pattern in ROWS.group("setting").items():
         side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
@@ -317,9 +295,9 @@ def _weighed(text: str, start: int, end: int) -> int | None:
     return min([*away, behind.end() - end] if behind else away, default=None)
 
 
-def _worded(text: str) -> dict[str, list[_Mention]]:
+def _worded(text: str) -> dict[str, list[Mention]]:
     """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
-    by_field: dict[str, list[_Mention]] = {}
+    by_field: dict[str, list[Mention]] = {}
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
@@ -354,58 +332,8 @@ def _optimizers() -> tuple[re.Pattern[str], dict[str, str]]:
     return pattern, {re.sub(r"[-_.]", "", spelt): word for spelt, word in words.items()}
 
 
-def _models(text: str) -> list[_Mention]:
-    found: list[_Mention] = []
-    for m in models.find_all(text):
-        if m.entry is None or not m.named:
-            continue
-        found.append((m.start, m.end, Alternative(m.text, {"model": m.entry.name, "params_b": None})))
-        end = m.end
-        while (behind := ROWS["other_size"].match(text, end)) is not None:  # "Qwen3-8B, 14B or 32B"
-            other = models.find(re.sub(r"\d[\d.]*[bB]", behind["size"], m.text, count=1))
-            if other is None or other.name == m.entry.name:
-                break
-            side = Alternative(behind["size"], {"model": other.name, "params_b": None})
-            found.append((*behind.span("size"), side))
-            end = behind.end("size")
-    if not found:
-        sizes = ROWS["bare_size"].finditer(text)
-        found = [(*s.span(), Alternative(s[0], {"model": None, "params_b": float(s[1])})) for s in sizes]
-    return found
-
-
-def _cards(text: str) -> list[_Mention]:
-    found: list[_Mention] = []
-    for mention in gpus.find_all(text):
-        named = named_card(text, mention)
-        if named is not None:
-            name, start, count = named
-            device = _single(mention.device, gpus.find(name), count or 1)
-            fields = {"gpu": device.name, "capacity_gib": None, **({"gpus": count} if count else {})}
-            name = re.sub(r"(?<=\d)(?<!l40)s\Z", "", name)
-            shown = f"{count} × {name}" if count and count > 1 else name
-            found.append((start, mention.end, Alternative(shown, fields)))
-    return found
-
-
-def needed_card(text: str) -> str | None:
-    """The card of which it is asked whether it takes that one: ``do I need an A100?``."""
-    for mention in gpus.find_all(text):
-        named = named_card(text, mention)
-        if named is not None and ROWS["needs_card"].search(text[max(0, named[1] - _BEFORE) : named[1]]):
-            return named[0]
-    return None
-
-
-def _single(device: Device, plain: Device | None, count: int) -> Device:
-    """The card itself where the size at its name is what all of them hold together."""
-    if plain is None or not plain.nominal_bytes or count < 2:
-        return device
-    return plain if device.nominal_bytes == count * plain.nominal_bytes else device
-
-
 def _compared(
-    text: str, mentions: list[_Mention], choice: Sequence[re.Pattern[str]], *, listed: bool
+    text: str, mentions: list[Mention], choice: Sequence[re.Pattern[str]], *, listed: bool
 ) -> tuple[Alternative, ...]:
     """The first run of different mentions that words of choice join; commas may part the earlier ones.
 

@@ -11,17 +11,9 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.alternatives import (
-    ROWS,
-    Alternative,
-    bare_length_in,
-    combined,
-    comparisons_in,
-    length_in,
-    needed_card,
-    settings_in,
-)
+from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, settings_in
 from oomdoc.intake.listed import number_of
+from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
 from oomkb.dataclass import dataclass
 
