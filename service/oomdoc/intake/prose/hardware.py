@@ -75,7 +75,9 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
-        yield from sizes_of(line, places)
+        counts = [fact for fact in facts if fact.name == "gpu_count"]
+        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
+        yield from sizes_of(line, places, count)
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:

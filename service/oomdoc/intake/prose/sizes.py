@@ -21,10 +21,11 @@ _MIB: Final = 1024.0
 DIGITS: Final = frozenset("0123456789")
 
 
-def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
+def sizes_of(line: Line, cards: Sequence[tuple[int, int]], count: int = 1) -> Iterator[Fact]:
     """Facts in GiB of the sizes in a line.
 
     :param cards: the places of the names of cards.
+    :param count: how many cards the line speaks of: what all of them hold together is divided by it.
     """
     text = line.text
     if DIGITS.isdisjoint(text) or ("g" not in line.low and "mi" not in line.low):
@@ -51,6 +52,8 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]]) -> Iterator[Fact]:
             sure = 0.7
         else:
             sure = 0.85 if inside else _capacity(text, start, end, before, behind, cards)
+        if sure and count > 1 and (_RE["in_all_before"].search(before) or _RE["in_all_behind"].match(behind)):
+            gib /= count
         if not sure or not 2 <= gib <= 300 or (found["unit"] in "mM" and gib < 4):
             continue
         minus = 1.5 * doubt(text, start, end)
