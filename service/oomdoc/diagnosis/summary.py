@@ -90,7 +90,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
             first = say("answer.spills", **first.values)
         seen = [*(one.why for one in found.inferred), *(one.why for one in found.conflicts)]
-        left = [] if found.topics else [say("answer.not-answered", quote=q) for q in not_read(view.evidence.prose)]
+        left = [] if found.topics else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
         return (*lead, first, *seen, *([plan] if plan else []), *also, *others, *left)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")

@@ -196,9 +196,9 @@ def _asked_in(text: str) -> Asked:
     )
 
 
-def not_read(text: str) -> tuple[str, ...]:
-    """The questions of a text that are about time, speed, cost or tuning: no figure of memory answers them."""
-    asked = (found[0].strip(" ,，") for found in ROWS["sentence"].finditer(text[:_MAX_CHARACTERS]))
+def not_read(evidence: Evidence) -> tuple[str, ...]:
+    """The questions of an input that are about time, speed, cost or tuning: no figure of memory answers them."""
+    asked = (found[0].strip(" ,，") for found in ROWS["sentence"].finditer(evidence.prose[:_MAX_CHARACTERS]))
     return tuple(one for one in asked if ROWS["elsewhere"].search(one) and not ROWS["in_memory"].search(one))
 
 
