@@ -324,7 +324,7 @@ _PARTS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
 }
 """Fields of parts that are no plain whole numbers: how each is read, and its schema."""
 _OTHERS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
-    "model": (_model, {"anyOf": [{"type": "string"}, {"type": "object", "description": "a Hugging Face config.json"}]}),
+    "model": (_model, {"anyOf": [{"type": "string"}, {"type": "object", "description": "a config.json"}]}),
     "params_b": (
         lambda n, v: _number(n, v, high=_PARAMS_B),
         {"type": "number", "exclusiveMinimum": 0, "maximum": _PARAMS_B},

@@ -50,6 +50,8 @@ def room_taken(view: View) -> Iterator[Account]:
     least = card.capacity_interval_bytes[0] if card is not None and card.capacity_interval_bytes else capacity
     if any(s.data.get("what") in ("KV", "compute") for s in view.evidence.find("llama-cpp-buffers")):
         return  # the weights are on the card
+    if view.shape is not None and abs(wanted - view.weight_bytes) > _SAME_WEIGHTS * view.weight_bytes:
+        return  # not the buffer of the weights, or of a part of them
     if wanted + _LOADER_BYTES > least or capacity - wanted < _ROOM_BYTES:
         return
     before = last_signal(view, "llama-cpp-free")
@@ -61,6 +63,8 @@ def room_taken(view: View) -> Iterator[Account]:
         yield from account_of(view, "other-process", "room-short", sizes, before.span)
 
 
+_SAME_WEIGHTS: Final = 0.15
+"""How far the buffer of the weights may be from what is predicted for a file of that format."""
 _LOADER_BYTES: Final = GIB // 2
 """What a process that loads holds beside its buffers: the context of the driver."""
 _ROOM_BYTES: Final = 2 * GIB

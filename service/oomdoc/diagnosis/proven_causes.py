@@ -49,6 +49,11 @@ _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
 _TOLD: Final = 0.85
 """Confidence of a shortage that a program printed, by itself or through a library's status."""
+_OF_THE_CARD: Final = (
+    *("activations", "attention-scores", "logits", "kv-cache", "cuda-graph", "fragmentation", "zero3-gather"),
+    *("other-process", "vision-tokens", "rollout-engine"),
+)
+"""Causes that fill no memory but the card's."""
 _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 """Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
 
@@ -73,7 +78,8 @@ def _disproved(view: View) -> Iterator[str]:
 
     Fragmentation, where the card has room that no piece of the cache takes, or less than is asked for; that no memory
     ran out, where a program says that it did and neither its figures nor the person say that there was room; states,
-    where steps went well before: they were on the card, and the estimate has them otherwise than they are.
+    where steps went well before: they were on the card, and the estimate has them otherwise than they are; and causes
+    of the memory that did not run out, where a program says which did.
     """
     wanted, free, held = (view.bytes_of(n) for n in ("requested", "free", "allocated"))
     process, outcome = view.bytes_of("process"), view.evidence.outcome
@@ -84,6 +90,12 @@ def _disproved(view: View) -> Iterator[str]:
     if too_large or refused_with_room(view):
         yield "fragmentation"
     told = outcome is not None and outcome.kind in ("device", "engine") and outcome.confidence >= _TOLD
+    if told and outcome is not None and outcome.kind == "device":
+        yield "shared-memory"  # no status of the driver speaks of /dev/shm
+        if wanted is not None and free is not None:
+            yield "host-ram"  # pinned host memory is refused without a word on the card
+    if outcome is not None and outcome.kind == "host" and outcome.confidence >= _TOLD:
+        yield from _OF_THE_CARD
     capacity = view.bytes_of("capacity")
     if capacity and not view.serving and (view.state_bytes or 0.0) > capacity and trained_before(view.evidence):
         yield from ("model-states", "optimizer-init", "weights-load")

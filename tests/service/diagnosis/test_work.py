@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from typing import Any
 
 import pytest
@@ -31,10 +32,11 @@ def _met_before() -> None:
 
 
 def test_a_diagnosis_prices_few_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = []
+    counted, here = [], threading.get_ident()
 
     def estimate(*given: Any, **named: Any) -> Any:
-        counted.append(given)
+        if threading.get_ident() == here:  # a server of another test may still be at work
+            counted.append(given)
         return made(*given, **named)
 
     made = model.estimate
