@@ -15,6 +15,7 @@ from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_si
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.observed import trained_before
+from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
 from oomkb.catalog.diffusion import pipeline
@@ -54,6 +55,10 @@ _OF_THE_CARD: Final = (
     *("other-process", "vision-tokens", "rollout-engine"),
 )
 """Causes that fill no memory but the card's."""
+_HALF_LEFT: Final = 0.5
+"""Probability that causes which are not ruled out must have had among all."""
+_UNKNOWN: Final = 0.34
+"""The most that is said for one of the others where they had less."""
 _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 """Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
 
@@ -110,7 +115,9 @@ def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[Caus
     if not disproved or not rest:
         return tuple(causes)
     share = sum(c.probability for c in causes) / rest
-    others = [replace(c, probability=c.probability * share) for c in causes if c.cause not in disproved]
+    others = tuple(replace(c, probability=c.probability * share) for c in causes if c.cause not in disproved)
+    if rest < _HALF_LEFT:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
+        others = at_most(_UNKNOWN, others)
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
 
 
