@@ -165,6 +165,23 @@ def test_what_all_cards_hold_together_is_divided(text: str) -> None:
     assert oomdoc.diagnose(text).document()["facts"]["capacity_gib"]["value"] == 24
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Full fine-tuning of a 7B on 8x A100 80GB with ZeRO-3, batch 4, 8192 tokens: fits? If not, with CPU offload?",
+        "7B 全参微调，8 张 A800 80G，zero3，bs=4，长度 8192，能跑吗？不行的话 zero3 offload 呢？",
+    ],
+)
+def test_what_is_asked_for_the_case_that_it_does_not_fit_is_not_set(text: str) -> None:
+    assert "offload" not in oomdoc.diagnose(text).document()["job"]
+
+
+def test_requests_at_once_of_each_machine() -> None:
+    question = "部署 Qwen2.5-72B-Instruct-AWQ，上下文 32k，4 张 4090 或者 2 张 A100 40G，分别能同时几个人用？"
+    said = oomdoc.diagnose(question, language="zh").document()["sentences"]
+    assert "4 × 4090 4 个" in said[0]
+
+
 def test_most_of_the_figure_is_named() -> None:
     """Llama-3.1-8B: 8.03e9 parameters of 2 bytes are 14.96 GiB."""
     said = oomdoc.diagnose("LoRA of Llama-3.1-8B on one A100 40GB at 1024 tokens?").document()["sentences"]
