@@ -72,7 +72,8 @@ def comparison(about: Plain) -> Iterator[Message]:
     yield say("answer.compared-run", parts=shared_of(job, about.compared))
     stages = [str(side.fields.get("sharding", "")) for side in about.sides]
     if (job.world or 1) == 1 and any(stage.startswith("zero") for stage in stages):
-        yield say("answer.zero-alone")
+        asked = any(side.asked.name.lower().startswith("zero") for side in about.sides)
+        yield say("answer.zero-alone") if asked else say("answer.several-split")
     if all(side.fits for side in about.sides) and all(
         side.asked.name.lower().startswith("zero") for side in about.sides
     ):

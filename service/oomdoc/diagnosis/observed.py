@@ -101,10 +101,16 @@ _AFTER_STEPS: Final = frozenset(
 )
 
 
+_BEFORE_STEPS: Final = ("load", "optimizer-init", "engine-init")
+"""Phases of a failure before any step; bars of what is loaded count no steps."""
+
+
 def trained_before(evidence: Evidence) -> bool:
     """Whether steps of training went well before the failure: weights and states were on the card then."""
     said = {statement.name for statement in evidence.statements}
     root = evidence.root
+    if root is not None and root.phase in _BEFORE_STEPS:
+        return False
     return bool(root is not None and (root.step or 0) > 1) or (
         not said.isdisjoint(_AFTER_STEPS) and "fails-at-first-step" not in said
     )

@@ -147,7 +147,15 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     effective = [_in_effect(p, ineffective) for p in plans[:_MAX_SHOWN_PLANS]]
-    return replace(found, plans=tuple(_said(_in_order(p, first), evidence, prices.job) for p in effective))
+    return replace(found, plans=_written_first([_said(_in_order(p, first), evidence, prices.job) for p in effective]))
+
+
+def _written_first(plans: Sequence[Plan]) -> tuple[Plan, ...]:
+    """A plan that is all in the person's files comes before one of which they have no place for a setting."""
+    if not plans or all(c.file is not None or not c.fields or c.instruction is not None for c in plans[0].changes):
+        return tuple(plans)
+    whole = [p for p in plans if p.priced and p.patch and all(change.file is not None for change in p.changes)]
+    return (*whole[:1], *(plan for plan in plans if plan not in whole[:1]))
 
 
 def _in_order(plan: Plan, cause: str) -> Plan:
