@@ -9,6 +9,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+OWN_PINS = {"torch": ("cuda-", "nvidia-", "triton")}
+"""What PyTorch's build for CUDA brings and pins itself; its build for the processor has none of it."""
+
 
 def needed(root: Path) -> set[str]:
     """Names of all that oomdoc with its extras and the development group asks for, as far as it is installed."""
@@ -27,6 +30,8 @@ def needed(root: Path) -> set[str]:
         except metadata.PackageNotFoundError:
             continue
         found.add(name)
+        if name in OWN_PINS:
+            further = [text for text in further if not text.startswith(OWN_PINS[name])]
         for text in further:
             requirement = Requirement(text)
             wanted = ("", *asked.extras)

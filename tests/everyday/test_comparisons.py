@@ -176,6 +176,12 @@ def test_what_is_asked_for_the_case_that_it_does_not_fit_is_not_set(text: str) -
     assert "offload" not in oomdoc.diagnose(text).document()["job"]
 
 
+def test_the_number_of_a_card_is_no_length() -> None:
+    question = "Qwen2.5 14B in llama.cpp, 16k context: which quant can I use on a 4060 Ti 16GB, Q4_K_M or Q8_0?"
+    asked = oomdoc.diagnose(question).document()["asked"]
+    assert len(asked) == 2
+
+
 def test_requests_at_once_of_each_machine() -> None:
     question = "部署 Qwen2.5-72B-Instruct-AWQ，上下文 32k，4 张 4090 或者 2 张 A100 40G，分别能同时几个人用？"
     said = oomdoc.diagnose(question, language="zh").document()["sentences"]

@@ -39,7 +39,6 @@ _SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 _LOCAL: Final = ("ollama", "llama.cpp")
-_SHARING: Final = ("vllm", "sglang", "tgi", "lmdeploy", "tensorrt-llm")
 _METHODS: Final = ("full", "lora", "qlora")
 _OWN_CONTEXT: Final = ("serving.whole_context", "serving.own_context")
 
@@ -79,7 +78,7 @@ def put_off(evidence: Evidence) -> bool:
 
 def serves(evidence: Evidence, job: Job) -> bool:
     """Whether an engine that takes a share of the card is named."""
-    return asked_of(evidence).engine in _SHARING or job.framework in _SHARING
+    return any(has(name, "serving.utilization") for name in (asked_of(evidence).engine, job.framework) if name)
 
 
 def asks_why_held(evidence: Evidence, job: Job) -> bool:

@@ -218,12 +218,14 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
 def _numbered(text: str) -> dict[str, list[list[Mention]]]:
     """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
     by_field: dict[str, list[list[Mention]]] = {}
-    for values in lists_in(text, ROWS, [(start, end) for start, end, _ in cards_in(text)]):
+    cards = [(start, end) for start, end, _ in cards_in(text)]
+    for values in lists_in(text, ROWS, cards):
         field = values[0].field
         mentions = [_number(text, field, one.value, one.start, one.end) for one in values]
         if len(mentions) == 1 and (other := ROWS["other_number"].match(text, mentions[0][1])) is not None:
             place = next(name for name in ("n", "m", "o") if other[name])
-            if _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
+            of_a_card = any(start <= other.start(place) < end for start, end in cards)
+            if not of_a_card and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
                 mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))
         by_field.setdefault(field, []).append(mentions)
     return by_field

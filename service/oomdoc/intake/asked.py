@@ -16,6 +16,7 @@ from oomdoc.intake.listed import number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
 from oomkb.dataclass import dataclass
+from oomkb.frameworks import has
 
 Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]
 """``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
@@ -157,10 +158,24 @@ def asked_in(prose: str) -> Asked:
     return _asked_in(prose[:_MAX_CHARACTERS])
 
 
+def _asks_why_a_share(text: str, engine: str | None) -> bool:
+    """Whether a reason is asked for beside an engine and a size that is most of the card's."""
+    whole = _capacity(text)
+    if engine is None or whole is None or not has(engine, "serving.utilization") or ROWS["why"].search(text) is None:
+        return False
+    sizes = (float(size) for size in ROWS["number.capacity_gib"].findall(text))
+    return any(_MOST_OF_A_CARD * whole <= size < whole for size in sizes)
+
+
+_MOST_OF_A_CARD: Final = 0.8
+"""Share of a card from which what an engine holds is taken for the share that it reserves."""
+
+
 @lru_cache(maxsize=4)
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
-    wanted: Wanted = _first("wanted", text) or "fit"
+    engine = _first("engine", text)
+    wanted: Wanted = _first("wanted", text) or ("reserved" if _asks_why_a_share(text, engine) else "fit")
     axes = comparisons_in(text)
     request = _request(text)
     return Asked(
@@ -180,7 +195,7 @@ def _asked_in(text: str) -> Asked:
         servers=_servers(text),
         full=ROWS["full"].search(text) is not None,
         scratch=ROWS["scratch"].search(text) is not None,
-        engine=_first("engine", text),
+        engine=engine,
         diffusion=ROWS["diffusion"].search(text) is not None,
         of_reference=ROWS["of_reference"].search(text) is not None,
         of_memory=ROWS["of_memory"].search(text) is not None,

@@ -154,7 +154,8 @@ def _written_first(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     """A plan that is all in the person's files comes before one of which they have no place for a setting."""
     if not plans or all(c.file is not None or not c.fields or c.instruction is not None for c in plans[0].changes):
         return tuple(plans)
-    whole = [p for p in plans if p.priced and p.patch and all(change.file is not None for change in p.changes)]
+    here = [p for p in plans if p.priced and p.patch and p.name != "more-hardware"]
+    whole = [p for p in here if all(change.file is not None for change in p.changes)]
     return (*whole[:1], *(plan for plan in plans if plan not in whole[:1]))
 
 

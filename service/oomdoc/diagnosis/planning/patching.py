@@ -81,8 +81,13 @@ def _as_written(changes: Sequence[Change], placed: Mapping[str, Document], patch
         if not written or all(new is None for _, _, new in written):
             yield from together  # nothing but a key that goes
             continue
+        elsewhere = any(name not in own for name, _ in _dotted(first.fields))
+        if elsewhere:  # a part of it is another file's, or the launcher's
+            keys = {key for key, _, _ in written}
+            yield from (replace(change, file=None) for change in together if change.key not in keys)
         for number, (key, old, new) in enumerate(written):
-            yield replace(first, key=key, old=old, new=new, saves_bytes=0 if number else first.saves_bytes)
+            saves = 0 if number or elsewhere else first.saves_bytes
+            yield replace(first, key=key, old=old, new=new, saves_bytes=saves)
 
 
 _NESTED: Final = ("lora", "rollout", "serving", "loop", "buckets")

@@ -165,7 +165,13 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
             return Outcome("question", "memory-question", outcome.span, None, 0.8)
         return outcome
     nothing = outcome is None or outcome.kind == "question"
-    if nothing and _RE["no_failure"].search(words) and max(topics_in(words).values(), default=0.0) >= SHOWN:
+    # What only may be a complaint, and asks about a topic that is known, is answered by the topic.
+    wondered = wanted.questions > 0 and asked.complaint < _COMPLAINS_PLAINLY
+    if (
+        nothing
+        and (wondered or _RE["no_failure"].search(words))
+        and max(topics_in(words).values(), default=0.0) >= SHOWN
+    ):
         return Outcome("question", "memory-question", asked.complains, None, 0.8)
     plainly = asked.complaint >= _COMPLAINS_PLAINLY and not compares
     if (
