@@ -11,7 +11,9 @@ from oomdoc.messages import Message, say
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 
-_DECIDING: Final = ("method", "sharding", "optimizer", "quant", "grad_ckpt", "micro_batch", "seq_len", "param_dtype")
+_DECIDING: Final = (
+    *("method", "sharding", "optimizer", "quant", "grad_ckpt", "fused_ce", "micro_batch", "seq_len", "param_dtype"),
+)
 """Assumed fields that are named, those that decide most first."""
 _SERVED: Final = ("framework", "quant", "serving.max_model_len", "tp")
 _NAMED: Final = 5
@@ -109,6 +111,8 @@ def assumed_of(job: Job, compared: Collection[str] = ()) -> Iterator[Message]:
         value = job.get(name)
         quiet = value in (None, "none", "ddp", "adamw") or (name == "tp" and (value == 1 or "gpus" in compared))
         quiet = quiet or (name == "quant" and job.method == "qlora")  # as QLoRA stores them
+        # A loss without whole logits is one that recent releases choose: no assumption where the release is stated.
+        quiet = quiet or (name == "fused_ce" and (not value or job.framework in (None, *job.versions)))
         if name not in job.assumed or quiet or shown >= _NAMED or name in compared:
             continue
         if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
@@ -126,6 +130,8 @@ def _shown(name: str, job: Job) -> Any:
         return _format(job)
     if name == "param_dtype":
         return job.autocast
+    if name == "fused_ce":
+        return job.framework
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
 
 
