@@ -11,6 +11,7 @@ from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.chat.session import flat
 from oomdoc.evidence import Evidence, Source
+from oomdoc.intake.asked import asked_of
 from oomdoc.stated import following
 from oomkb.errors import InputError
 from oomkb.frameworks import ENGINES, has
@@ -93,8 +94,8 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
     if fields.get("objective") == "inference" and fields.get("framework") in ENGINES and "seq_len" in fields:
         fields.setdefault("serving.max_model_len", fields["seq_len"])
     goes_along = following(fields, Job())
-    if evidence.documents:
-        goes_along.pop("tp", None)  # a command that names no degree has its engine's default
+    if evidence.documents or asked_of(evidence).axes:
+        goes_along.pop("tp", None)  # its engine's default, or that of each run which is compared
     return fields | goes_along
 
 

@@ -218,6 +218,8 @@ def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
         fields |= {"world": None, "dp": None}
         if job.objective == "inference" and "tp" in job.assumed and "tp" not in side.fields:
             fields["tp"] = count
+    if job.objective == "inference":
+        return fields
     if "sharding" not in side.fields and ("sharding" in job.assumed or (count and job.sharding is None)):
         return first_that_fits(job, sharded(fields, job))[0]
     return fields

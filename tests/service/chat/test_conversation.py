@@ -142,3 +142,11 @@ def test_a_pasted_command_may_describe_the_model_by_its_shape() -> None:
     assert session.job.model["num_hidden_layers"] == 40
     assert (session.job.tp, session.job.pp, session.job.micro_batch) == (4, 2, 4)
     assert "GiB" in reply.answer
+
+
+def test_each_compared_server_is_split_over_its_own_cards() -> None:
+    _, (reply,) = talk("Will vLLM serve Qwen2.5-14B-Instruct on one A100 40GB or on two L40S?")
+    first, second = reply["answer"].splitlines()[:2]
+    assert first.startswith("A100 40GB: yes")
+    assert second.startswith("2 × L40S: yes")
+    assert "ZeRO" not in reply["answer"]
