@@ -250,7 +250,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
-        expert_adapters=_expert_adapters(job, shape, adapters),
+        expert_adapters=_expert_adapters(job, shape) if adapters else "none",
         mixer_kernels=has_mixer_kernels(job),
         adapter_bytes=_adapter_bytes(job, param, autocast, sharding),
         quant=quant,
@@ -333,10 +333,10 @@ def _is_megatron(job: Job, sharding: str) -> bool:
     return "automodel" not in framework and (sharding == "distributed-optimizer" or named)
 
 
-def _expert_adapters(job: Job, shape: ModelShape, adapters: bool) -> str:
+def _expert_adapters(job: Job, shape: ModelShape) -> str:
     targets = (job.lora.targets if job.lora else None) or "all-linear"
     known = transformers_of(job)
-    return shape.expert_adapters(targets, fused=not known or known >= (5,)) if adapters else "none"
+    return shape.expert_adapters(targets, fused=not known or known >= (5,))
 
 
 def _asks_reference(job: Job, objective: str, adapters: bool) -> bool:

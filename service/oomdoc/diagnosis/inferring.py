@@ -328,4 +328,4 @@ def _unexplained(estimate: Estimate, seen: Observed) -> Conflict:
         why = say("inferred.rest", **sizes, rest_bytes=held - predicted, phase=seen.phase)
     else:
         why = say("inferred.unexplained", **sizes)
-    return Conflict("", round(_compared(estimate, seen) / GIB, 2), round((seen.figure_bytes or 0.0) / GIB, 2), why)
+    return Conflict("", round(predicted / GIB, 2), round(held / GIB, 2), why)

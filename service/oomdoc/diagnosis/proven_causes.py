@@ -48,7 +48,7 @@ _MIN_PIPELINE_SHARE: Final = 0.5
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
 _SAME_TENSOR: Final = 0.75
 """Probability that a request is a tensor of one cause, from which it is."""
-_TOLD: Final = 0.85
+_PRINTED: Final = 0.85
 """Confidence of a shortage that a program printed, by itself or through a library's status."""
 _OF_THE_CARD: Final = (
     *("activations", "attention-scores", "logits", "kv-cache", "cuda-graph", "fragmentation", "zero3-gather"),
@@ -92,19 +92,21 @@ def _disproved(view: View) -> Iterator[str]:
         view.cached_bytes if view.cached_bytes is not None else max(process - held, 0) if process and held else None
     )
     too_large = wanted is not None and free is not None and cached is not None and free + cached < wanted
-    if too_large or refused_with_room(view):
+    with_room = refused_with_room(view)
+    if too_large or with_room:
         yield "fragmentation"
-    told = outcome is not None and outcome.kind in ("device", "engine") and outcome.confidence >= _TOLD
-    if told and outcome is not None and outcome.kind == "device":
+    printed = outcome.kind if outcome is not None and outcome.confidence >= _PRINTED else ""
+    if printed == "device":
         yield "shared-memory"  # no status of the driver speaks of /dev/shm
         if wanted is not None and free is not None:
             yield "host-ram"  # pinned host memory is refused without a word on the card
-    if outcome is not None and outcome.kind == "host" and outcome.confidence >= _TOLD:
+    if printed == "host":
         yield from _OF_THE_CARD
     capacity = view.bytes_of("capacity")
     if capacity and not view.serving and (view.state_bytes or 0.0) > capacity and trained_before(view.evidence):
         yield from ("model-states", "optimizer-init", "weights-load")
-    if told and not refused_with_room(view) and "much-memory-free" not in {s.name for s in view.evidence.statements}:
+    said_free = any(statement.name == "much-memory-free" for statement in view.evidence.statements)
+    if printed in ("device", "engine") and not with_room and not said_free:
         yield "not-oom"
 
 

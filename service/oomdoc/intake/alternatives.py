@@ -12,7 +12,7 @@ from itertools import chain, product
 from math import prod
 from typing import Any, Final
 
-from oomdoc.intake.listed import lists_in, number_of
+from oomdoc.intake.listed import bare_lengths, is_near, lists_in, number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, Mention, cards_in, models_in
 from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
 from oomkb.lazy import compiled
@@ -29,8 +29,6 @@ _MAX_COMBINED: Final = 16
 """Combinations of them that are answered one by one."""
 _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
-_MAX_RATIO: Final = 32
-"""Between two values of one setting that a question compares."""
 _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serving.kv_dtype"})
 """Settings of which a run has one value."""
 _CACHED: Final = {"none": "bf16"}
@@ -55,8 +53,7 @@ def length_in(text: str, row: str = "length") -> int | None:
 
 def bare_length_in(text: str) -> int | None:
     """A number that is a length by its value alone, where no length is named: ``qlora qwen3-8b, 4090, 4096``."""
-    sizes = (int(number_of(found[1])) for found in ROWS["bare_length"].finditer(text))
-    return next((size for size in sizes if 512 <= size <= 1 << 20 and size % 256 == 0), None)
+    return next((int(one.value) for one in bare_lengths(text, ROWS)), None)
 
 
 _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
@@ -257,9 +254,9 @@ def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
 
 def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
     """Whether a number further on may be a value of the same setting, by their ratio and the unit behind it."""
-    one, two = number_of(first), number_of(other)
-    near = min(one, two) > 0 and max(one, two) <= _MAX_RATIO * min(one, two)
-    return near and (field == "seq_len" or ROWS["length_unit"].match(text, end) is None)
+    return is_near(number_of(first), number_of(other)) and (
+        field == "seq_len" or ROWS["length_unit"].match(text, end) is None
+    )
 
 
 def _switched(text: str) -> tuple[Alternative, ...]:

@@ -47,7 +47,7 @@ def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -
     :param names: places of names, whose numbers are none of a setting.
     """
     named = list(_anchors(text, rows))
-    bare = [one for one in _bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
+    bare = [one for one in bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
     apart = [*names, *(m.span() for name in _PROMPTS for m in rows[name].finditer(text))]
     anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
     anchors = [a for a in anchors if not any(start <= a.start < end for start, end in apart)]
@@ -80,7 +80,13 @@ def _anchors(text: str, rows: Patterns) -> Iterator[Listed]:
             yield Listed(field, number_of(match[place]), *match.span(place))
 
 
-def _bare_lengths(text: str, rows: Patterns) -> Iterator[Listed]:
+def is_near(one: float, other: float) -> bool:
+    """Whether two numbers may be values of one setting, by their ratio."""
+    low, high = sorted((one, other))
+    return 0 < low <= high <= _MAX_RATIO * low
+
+
+def bare_lengths(text: str, rows: Patterns) -> Iterator[Listed]:
     """Numbers that are lengths by their values alone; one in a list of such is one."""
     for match in rows["bare_length"].finditer(text):
         value = number_of(match[1])
@@ -119,9 +125,8 @@ class _Reader:
 
     def _continues(self, match: re.Match[str], last: Listed, *, back: bool) -> bool:
         """Whether the next number is a value of the same setting: not of another, and counting nothing else."""
-        (start, end), value = match.span("n"), number_of(match["n"])
-        low, high = sorted((value, last.value))
-        if self.taken.get((start, end), last.field) != last.field or not 0 < low <= high <= _MAX_RATIO * low:
+        start, end = match.span("n")
+        if self.taken.get((start, end), last.field) != last.field or not is_near(number_of(match["n"]), last.value):
             return False
         if any(first <= start < stop for first, stop in self.apart):
             return False

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.planning.printed import typed_key
-from oomdoc.diagnosis.planning.spelling import as_typed, key_of, left_to_trainer, spelt_in, value_of
+from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of, with_dashes
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
 from oomdoc.evidence import Document, Evidence, Source
 from oomkb.errors import OomdocError
@@ -36,7 +36,6 @@ def patched(plan: Plan, evidence: Evidence) -> Plan:
     for present in (True, False):
         for document in ranked(evidence):
             left = {n: v for n, v in wanted.items() if n not in placed and spelt_in(document, n) is present}
-            left = {n: v for n, v in left.items() if not left_to_trainer(document, n)}
             if left:
                 placed.update(dict.fromkeys(patch.taken(document, left), document))
     for document in ranked(evidence):
@@ -160,7 +159,7 @@ def _differing(document: Document, text: str) -> Iterator[tuple[str, Any, Any]]:
     for key in (*(k for k in before if k not in now), *now):
         old, new = before.get(key), now.get(key)
         if old != new or isinstance(old, bool) is not isinstance(new, bool):
-            yield as_typed(key, after), old, new
+            yield with_dashes(key, after), old, new
 
 
 def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
@@ -176,9 +175,7 @@ def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
 
 
 def _is(plan: Plan, name: str, value: Any, shown: Any) -> bool:
-    # In Python True == 1: a switch is not the count that stands beside it.
-    same = isinstance(value, bool) is isinstance(shown, bool) and bool(value == shown)
-    return same or (isinstance(value, str) and value_of(plan.job.framework, name, value) == shown)
+    return bool(value == shown) or (isinstance(value, str) and value_of(plan.job.framework, name, value) == shown)
 
 
 def as_spelled(fix: SingleFix, evidence: Evidence) -> SingleFix:

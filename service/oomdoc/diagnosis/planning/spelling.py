@@ -8,11 +8,11 @@ The table that patches a person's file is asked to write into an empty one: what
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from oomdoc.evidence import Document, Setting
+from oomdoc.evidence import Document
 from oomkb.errors import OomdocError
 from oomkb.frameworks import canonical, line
 
@@ -200,14 +200,14 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
         for setting in document.settings:
             spelled = setting.key.lstrip("-").replace("-", "_")
             if spelled in plain or any(spelled.endswith(f".{name}") for name in plain if "." in name):
-                return as_typed(setting.key, document)
+                return with_dashes(setting.key, document)
     first = next(iter(plain.values()), field)
     if documents or not plain:
         return _as_option(first, documents[0]) if documents and plain else first
     return f"--{first}" if framework in DASHED and "." not in first else first
 
 
-def as_typed(key: str, document: Document) -> str:
+def with_dashes(key: str, document: Document) -> str:
     """The key with the dashes that stand before it in a command."""
     return next((f"{dashes}{key}" for dashes in ("--", "-") if f"{dashes}{key}" in _typed(document)), key)
 
@@ -243,14 +243,5 @@ def value_of(framework: str | None, field: str, value: Any) -> Any:
 
 def spelt_in(document: Document, field: str) -> bool:
     """Whether a document has a key already that says this field."""
-    return any(True for _ in _said_in(document, field))
-
-
-def left_to_trainer(document: Document, field: str) -> bool:
-    """Whether a document says ``auto`` for a field: its value is the trainer's, and any other here contradicts it."""
-    return any(setting.value == "auto" for setting in _said_in(document, field))
-
-
-def _said_in(document: Document, field: str) -> Iterator[Setting]:
     known = {name.rpartition(":")[2].replace("-", "_") for name in names_of(document.framework, field)}
-    return (setting for setting in document.settings if setting.key.lstrip("-").replace("-", "_") in known)
+    return any(setting.key.lstrip("-").replace("-", "_") in known for setting in document.settings)
