@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.accounting import held_for
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, comparison
-from oomdoc.diagnosis.forms import FITS, host_is_short, needed_of, needs_by_count, pinned_most
+from oomdoc.diagnosis.forms import FITS, beyond_share, host_is_short, needed_of, needs_by_count, pinned_most
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
@@ -253,18 +253,9 @@ def _decisive(about: Plain) -> Message:
         return say(key, **values)
     if about.answer == "fits" and about.wanted in ("amount", "batch", "length", "requests", "host", "share"):
         return say("answer.amount-fits", **values)
-    share, served = job.get("serving.gpu_memory_utilization"), estimate.served
-    if about.answer != "fits" and served is not None and share and needed_of(estimate) <= estimate.capacity_bytes:
-        # It would fit the card, not the part of it that the engine takes.
-        form = "rest" if served.of_the_rest else "share"
-        return say(
-            f"answer.{about.answer}-{form}",
-            share_percent=round(100 * share),
-            share_bytes=share * served.shared_bytes,
-            rest_bytes=served.shared_bytes,
-            process_bytes=estimate.process_bytes,
-            **values,
-        )
+    if about.answer != "fits" and (beyond := beyond_share(job, estimate)) is not None:
+        part, sizes = beyond
+        return say(f"answer.{about.answer}-{part}", **values, **sizes)
     return say(f"answer.{about.answer}", **values)
 
 

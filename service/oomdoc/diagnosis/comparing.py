@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import FITS, Side, host_is_short, needed_of
+from oomdoc.diagnosis.forms import FITS, Side, beyond_share, host_is_short, needed_of
 from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
 from oomdoc.intake.asked import Asked, Wanted
 from oomdoc.messages import Message, say
@@ -136,11 +136,9 @@ def _verdict(side: Side) -> Message:
         key, values = "host-short", {**values, "host_bytes": estimate.host_bytes, "have_bytes": have}
     elif side.fits:
         key = "fits"
-    elif (share := side.priced.job.get("serving.gpu_memory_utilization")) and side.needed_bytes <= (
-        side.capacity_bytes or 0
-    ):
-        key = "share"  # it would fit the card, not the part of it that the engine takes
-        values |= {"share_bytes": share * (side.capacity_bytes or 0), "percent": round(100 * share)}
+    elif (beyond := beyond_share(side.priced.job, estimate)) is not None:
+        key, sizes = beyond
+        values |= sizes
     else:
         key = "tight" if (estimate.fits_probability or 0.0) > 1 - FITS else "not"
     return say(f"answer.side-{key}", name=names_of(side.asked), **values)

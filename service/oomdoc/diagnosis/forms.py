@@ -62,8 +62,7 @@ def price_as(job: Job, form: Mapping[str, Any], *, careful: bool = True) -> Pric
     :param careful: as :func:`oomkb.frameworks.complete` takes it.
     :raises OomdocError: where no run can be so.
     """
-    nodes = max(1, (form.get("gpus") or 1) // PER_MACHINE)
-    spread = {**form, "gpus": PER_MACHINE, "nodes": nodes} if nodes > 1 else dict(form)
+    spread = {**form, **machines_of(form.get("gpus") or 1)}
     based = job.assumed.get("param_dtype")
     if form.get("method") == "full" and based is not None and based.why == BASE:
         spread = {"param_dtype": None, **spread}
@@ -114,6 +113,19 @@ def host_is_short(job: Job, estimate: Estimate) -> bool:
     return bool(job.host_gib) and estimate.host_bytes > HOST_USABLE * (job.host_gib or 0.0) * GIB
 
 
+def beyond_share(job: Job, estimate: Estimate) -> tuple[str, dict[str, Any]] | None:
+    """Of a run that would fit the card, and not the part of it that the engine takes: which part, and the sizes.
+
+    ``share`` of the card, or of the ``rest`` that loading leaves.
+    """
+    share, served = job.get("serving.gpu_memory_utilization"), estimate.served
+    if served is None or not share or needed_of(estimate) > (estimate.capacity_bytes or 0.0):
+        return None
+    sizes = {"share_bytes": share * served.shared_bytes, "rest_bytes": served.shared_bytes}
+    whole = {"share_percent": round(100 * share), "process_bytes": estimate.process_bytes}
+    return "rest" if served.of_the_rest else "share", {**sizes, **whole}
+
+
 def pinned_most(estimate: Estimate) -> float | None:
     """Host memory of one machine with pinned blocks, in bytes, where it is plainly more than what is offloaded."""
     return estimate.host_most_bytes if estimate.host_most_bytes > _PLAINLY_MORE * estimate.host_bytes else None
@@ -144,7 +156,10 @@ def sides_of(job: Job, asked: Asked) -> tuple[Alternative, ...]:
 def _axis_of(job: Job, axis: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
     fields = {name for side in axis for name in side.fields}
     if any(side.fields.get("gpus", 0) > PER_MACHINE for side in axis):
-        axis = tuple(replace(side, fields={**side.fields, **_machines(side.fields)}) for side in axis)
+        axis = tuple(
+            replace(side, fields={**side.fields, **(machines_of(side.fields.get("gpus", 1)) or {"nodes": 1})})
+            for side in axis
+        )
     if job.objective == "inference":
         return () if fields & _TRAINED_ONLY else tuple(_served_side(side) for side in axis)
     if fields & _SERVED_ONLY:
@@ -152,10 +167,10 @@ def _axis_of(job: Job, axis: tuple[Alternative, ...]) -> tuple[Alternative, ...]
     return axis if "quant" not in fields else _trained_sides(job, axis)
 
 
-def _machines(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Cards of all machines as machines of eight."""
-    machines, rest = divmod(fields.get("gpus", 1), PER_MACHINE)
-    return {"gpus": PER_MACHINE, "nodes": machines} if machines > 1 and not rest else {"nodes": 1}
+def machines_of(cards: int) -> dict[str, int]:
+    """So many cards as several whole machines; empty where they are not."""
+    machines, rest = divmod(cards, PER_MACHINE)
+    return {"gpus": PER_MACHINE, "nodes": machines} if machines > 1 and not rest else {}
 
 
 def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:

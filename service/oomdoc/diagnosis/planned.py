@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import BASE, PER_MACHINE, first_that_fits, forms_of_sides, sharded
+from oomdoc.diagnosis.forms import BASE, first_that_fits, forms_of_sides, machines_of, sharded
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
@@ -307,10 +307,8 @@ def _named(job: Job, asked: Asked) -> Job:
     for name, value in asked.settings.items():
         if name not in closed and job.get(name) is None:
             job = job.with_fields({name: value})
-    machines, rest = divmod(job.gpus or 0, PER_MACHINE)
     compared = any("gpus" in side.fields for axis in asked.axes for side in axis)
-    several = job.nodes is None and machines > 1 and not rest and not compared
-    return job.with_fields({"gpus": PER_MACHINE, "nodes": machines}) if several else job
+    return job.with_fields(machines_of(job.gpus or 0)) if job.nodes is None and not compared else job
 
 
 def _engine_split(job: Job) -> int:
