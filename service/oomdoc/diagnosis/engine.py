@@ -16,7 +16,15 @@ from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.planned import careful_job, counts_of_sides, is_planned, locally_served, planned_run, wants_figure
+from oomdoc.diagnosis.planned import (
+    Choice,
+    careful_job,
+    counts_of_sides,
+    is_planned,
+    locally_served,
+    planned_run,
+    wants_figure,
+)
 from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
@@ -109,7 +117,8 @@ def _without_failure(
 ) -> Diagnosis:
     """The answer to a question, a plan or a log of work that went on: no causes; what would fit where it does not."""
     planned = is_planned(view.evidence)
-    choice = planned_run(view.evidence, stated) if planned else None
+    # The run is planned already: it was, before it was priced.
+    choice = Choice(stated, asked_of(view.evidence), careful_job(view.evidence, stated)) if planned else None
     outlook = outlook_of(view)
     topics = found_topics(view.evidence, stated) if planned else ()
     explained = asks_concept(view, topics, outlook)
