@@ -171,6 +171,29 @@ def test_a_plan_reads_back_as_planned(framework: str) -> None:
         assert in_order(again.get(field)) == in_order(plan.job.get(field)), field
 
 
+VARIABLES = """#!/bin/bash
+NUM_LAYERS=32
+SIZES="--num-layers $NUM_LAYERS --hidden-size 4096 --num-attention-heads 32 --ffn-hidden-size 11008"
+torchrun --nproc_per_node 8 pretrain_gpt.py $SIZES --seq-length 4096 --vocab-size 32000 --swiglu --bf16 \\
+  --tensor-model-parallel-size 2 --use-distributed-optimizer --micro-batch-size 2 --global-batch-size 256
+"""
+
+
+@pytest.mark.parametrize("framework", [*sorted(FILES), "variables"])
+def test_what_is_listed_for_a_file_is_what_its_patch_writes(framework: str) -> None:
+    if framework == "variables":
+        text = f"What should I change?\n\n{VARIABLES}\n{LOG.format(gpus=8)}"
+        evidence = read([Source("input", text)], {"gpu": "A100 40GB", "gpus": 8})
+    else:
+        evidence, *_ = planned(framework)
+    for plan in planning_for(evidence, job_of(evidence)).plans:
+        added = [line[1:] for line in plan.patch.splitlines() if line.startswith("+") and not line.startswith("+++")]
+        for change in plan.changes:
+            if change.file is not None and change.instruction is None and change.new is not None:
+                last = change.key.lstrip("-").rpartition(".")[2]
+                assert any(last in line for line in added), (change.key, plan.patch)
+
+
 def test_the_example_is_patched_in_its_own_file(root: Path) -> None:
     folder = root / "examples" / "lora-4090"
     texts = {p.name: p.read_text(encoding="utf-8") for p in sorted(folder.iterdir())}

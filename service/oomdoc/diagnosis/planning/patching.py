@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.diagnosis.planning.printed import typed_key
 from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of, with_dashes
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
-from oomdoc.evidence import Document, Evidence, Source
+from oomdoc.evidence import Document, Evidence
 from oomkb.errors import OomdocError
 
 if TYPE_CHECKING:
@@ -67,26 +67,39 @@ def fields_to_write(plan: Plan, evidence: Evidence) -> dict[str, Any]:
 
 
 def _as_written(changes: Sequence[Change], placed: Mapping[str, Document], patch: _Patches) -> Iterator[Change]:
-    """Changes in the keys and values that their own patch writes: what is listed is what the file will say."""
-    for fields, group in groupby(changes, key=lambda change: (change.fields, change.instruction is None, change.file)):
-        together = list(group)
-        first = together[0]
-        document = next((placed[n] for n in fields[0] if n in placed), None)
-        if document is None or first.instruction is not None:
-            yield from together
+    """Changes in the keys and values that the patch writes: what is listed is what the file will say."""
+    wanted = {name: value for change in changes for name, value in _dotted(change.fields)}
+    groups = [list(found) for _, found in groupby(changes, key=lambda c: (c.fields, c.instruction is None, c.file))]
+    alone = [_written(dict(_dotted(group[0].fields)), group[0], placed, patch) for group in groups]
+    taken = {key for settings in alone for key, _, _ in settings}
+    for group, settings in zip(groups, alone, strict=True):
+        first, own = group[0], settings
+        if first.instruction is not None:
+            yield from group
             continue
-        own = {n: v for n, v in _dotted(first.fields) if placed.get(n) is document}
-        written = patch.settings(document, own)
-        if not written or all(new is None for _, _, new in written):
-            yield from together  # nothing but a key that goes
+        if not own:  # what is taken only beside another change is what the whole patch writes and no other claims
+            own = [setting for setting in _written(wanted, first, placed, patch) if setting[0] not in taken]
+            taken.update(key for key, _, _ in own)
+        if all(new is None for _, _, new in own):
+            yield from group  # in no file, or nothing but a key that goes
             continue
-        elsewhere = any(name not in own for name, _ in _dotted(first.fields))
+        elsewhere = len({id(placed.get(name)) for name, _ in _dotted(first.fields)}) > 1
         if elsewhere:  # a part of it is another file's, or the launcher's
-            keys = {key for key, _, _ in written}
-            yield from (replace(change, file=None) for change in together if change.key not in keys)
-        for number, (key, old, new) in enumerate(written):
+            keys = {key for key, _, _ in own}
+            yield from (replace(change, file=None) for change in group if change.key not in keys)
+        for number, (key, old, new) in enumerate(own):
             saves = 0 if number or elsewhere else first.saves_bytes
             yield replace(first, key=key, old=old, new=new, saves_bytes=saves)
+
+
+def _written(
+    wanted: Mapping[str, Any], change: Change, placed: Mapping[str, Document], patch: _Patches
+) -> list[tuple[str, Any, Any]]:
+    """The settings that so many fields write into the document of a change; none where it has no document."""
+    document = next((placed[name] for name, _ in _dotted(change.fields) if name in placed), None)
+    if document is None:
+        return []
+    return patch.settings(document, {name: value for name, value in wanted.items() if placed.get(name) is document})
 
 
 _NESTED: Final = ("lora", "rollout", "serving", "loop", "buckets")
@@ -151,15 +164,14 @@ class _Patches:
 
 
 def _differing(document: Document, text: str) -> Iterator[tuple[str, Any, Any]]:
-    from oomdoc.intake.configs import read_documents
+    """The settings in which a changed text differs, read as the patch has read them already."""
+    from oomdoc.intake.configs import Text
 
-    found = (d for d in read_documents(Source(document.source, text)).documents if d.form == document.form)
-    after = max(found, key=lambda d: len(d.settings), default=document)
-    before, now = ({s.key: s.value for s in d.settings if not isinstance(s.value, Mapping)} for d in (document, after))
+    before, now = (Text(each, document.source, document.framework).settings for each in (document.text, text))
     for key in (*(k for k in before if k not in now), *now):
         old, new = before.get(key), now.get(key)
         if old != new or isinstance(old, bool) is not isinstance(new, bool):
-            yield with_dashes(key, after), old, new
+            yield with_dashes(key, replace(document, text=text)), old, new
 
 
 def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:

@@ -78,6 +78,12 @@ class Text:
         """What it says, field by field; the document read first wins, as a patch goes there first."""
         return _values(self.filename, self.text, self.framework)
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Every key as it is written, nested ones as paths, with its value."""
+        entries = (e for doc in self.docs for e in doc.entries if e.style != "call" and not e.key.startswith("@"))
+        return {entry.key: entry.value for entry in entries if not isinstance(entry.value, Mapping)}
+
     def uses(self, name: str, value: Any) -> bool:
         """Whether the run that it describes makes use of a field."""
         said = self.values
