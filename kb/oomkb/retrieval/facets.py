@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,15 +58,6 @@ class Facets:
     """Of the GPU: ``volta``, ``ampere`` ..."""
     versions: Mapping[str, str] | None = None
     """library -> installed version; only a question has them."""
-
-    def document(self) -> dict[str, Any]:
-        """As JSON."""
-        return {key: value for key, value in asdict(self).items() if value}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Facets:
-        """From :meth:`document`."""
-        return cls(**{**document, "frameworks": tuple(document.get("frameworks", ()))})
 
 
 @dataclass(frozen=True, slots=True)

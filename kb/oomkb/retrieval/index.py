@@ -3,7 +3,7 @@
 ::
 
     <state>/index/<scope>/CURRENT          the name of the generation that counts
-    <state>/index/<scope>/gen-<n>/         manifest.json, vectors.npy, two FAISS indexes, two lexical ones, facets.json
+    <state>/index/<scope>/gen-<n>/         manifest.json, vectors.npy, two FAISS indexes, two lexical ones
 
 A writer fills a hidden folder, renames it to the next generation and then replaces ``CURRENT``, so a reader sees the
 old index or the new one, and a writer killed at any moment leaves the old one in force. Vectors of texts that did not
@@ -33,7 +33,7 @@ from oomkb.state import baked_dir, publish_folder, state_dir, write_atomically, 
 if TYPE_CHECKING:
     import numpy as np
 
-SCHEMA: Final = 5
+SCHEMA: Final = 6
 """Raise it when what is indexed, or how, changes."""
 
 Progress = Callable[[int, int], None]
@@ -180,7 +180,7 @@ def _open(folder: Path, cases: Sequence[Case], manifest: dict[str, Any]) -> Inde
 
     causes = tuple(documents.causes())
     numbers = {name: number for number, name in enumerate(causes)}
-    known = tuple(Facets.from_document(item) for item in json.loads((folder / "facets.json").read_bytes()))
+    known = tuple(case_facets(case) for case in cases)  # not stored: a GPU's generation is the catalogue's to say
     return Index(
         cases=tuple(cases),
         facets=known,
@@ -271,8 +271,6 @@ def _fill(
     dense.save_dense(dense.build_dense(vectors[len(of_cases) :]), folder / "causes.faiss")
     build_lexical([documents.case_words(case) for case in cases]).save(folder, "case-words")
     build_lexical([documents.cause_words(name) for name in names]).save(folder, "cause-words")
-    compared = [case_facets(case).document() for case in cases]
-    (folder / "facets.json").write_text(json.dumps(compared), encoding="utf-8")
     manifest = {
         "schema": SCHEMA,
         **head,

@@ -65,9 +65,7 @@ def test_another_model_embeds_everything_again(model, cases, monkeypatch):
     assert len(model.texts) > 2 * len(cases)
 
 
-@pytest.mark.parametrize(
-    "name", ["manifest.json", "cases.faiss", "causes.faiss", "case-words.npz", "case-words.json", "facets.json"]
-)
+@pytest.mark.parametrize("name", ["manifest.json", "cases.faiss", "causes.faiss", "case-words.npz", "case-words.json"])
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
 def test_a_damaged_index_is_built_again(model, cases, tmp_path, name, damage):
     open_index(cases)
