@@ -32,14 +32,15 @@ CONTEXT_MIB: Final[Mapping[str, float]] = {
     "hopper": 560,
     "blackwell": 620,
 }
-# What the caching allocator holds beside the tensors of the fullest instant. Blocks of one shape do not serve another:
-# the states of the optimizer are made in the first step, in the middle of blocks that activations had left, so that
-# what a phase needs is not given by what another one freed ("shapes": share of what all phases need of parameters'
-# shapes and of activations' shapes beyond the fullest instant). Logits come in few blocks, the largest of all, in two
-# dtypes ("logits"); activations in many of one size ("activations"). FSDP1 records streams, so that gathered units
-# are given back late ("gathered"). Least squares over the 34 published runs that state both meters or that reserve
-# less than 88 % of the card (foundation-model-stack/fms-acceleration benchmark tables, AnswerDotAI/fsdp_qlora):
-# 11 % of allocated in the root mean square, against 30 % with nothing added.
+# What the caching allocator holds beside the tensors of the fullest instant. Blocks of one shape do not serve
+# another: the states of the optimizer are made in the first step, in the middle of blocks that activations had left,
+# so that what a phase needs is not given by what another one freed ("shapes": share of what all phases need of
+# parameters' shapes and of activations' shapes beyond the fullest instant, as far as such states are made). Logits
+# come in few blocks, the largest of all, in two dtypes ("logits"); activations in many of one size ("activations").
+# FSDP1 records streams, so that gathered units are given back late ("gathered"). Least squares over the 34 published
+# runs that state both meters or that reserve less than 88 % of the card (foundation-model-stack/fms-acceleration
+# benchmark tables, AnswerDotAI/fsdp_qlora): 11 % of allocated in the root mean square, against 30 % with nothing
+# added.
 FRAGMENTATION: Final[Mapping[str, float]] = {"shapes": 0.73, "logits": 0.53, "activations": 0.135, "gathered": 1.2}
 COMPILED: Final = 0.5
 """Share of that for a compiled step, which asks for fewer, larger blocks (torchtitan's tables, both ways)."""
@@ -122,9 +123,10 @@ def outside_bytes(s: Setting, device: Device | None) -> float:
 
 def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
     """What the allocator holds beside the tensors where every step asks for the same sizes (``FRAGMENTATION``)."""
-    fluid = logits = solid = gathered = 0.0
+    fluid = logits = solid = gathered = made = 0.0
     for name, phase in phases.items():
         terms = phase.terms_bytes
+        made = max(made, terms.get("optimizer states", 0.0))
         head = terms.get("logits and loss", 0.0)
         moving = head + sum([size for term, size in terms.items() if term in _ACTIVATIONS])
         fluid, logits, solid = max(fluid, moving), max(logits, head), max(solid, phase.total_bytes - moving)
@@ -132,7 +134,7 @@ def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
             gathered = max(gathered, terms.get("gathered weights", 0.0))
     share = FRAGMENTATION
     one_dtype = s.upcast.startswith("script") and (not s.autocast or s.upcast.endswith(" outside"))
-    found = share["shapes"] * max(0.0, fluid + solid - allocated)
+    found = share["shapes"] * min(made, max(0.0, fluid + solid - allocated))
     found += 0.0 if one_dtype else share["logits"] * logits
     found += share["activations"] * max(0.0, fluid - logits)
     found *= (COMPILED if s.compile else 1.0) * (EXPANDABLE if s.expandable else EMPTIED if s.emptied else 1.0)

@@ -119,9 +119,9 @@ def has_mixer_kernels(job: Job) -> bool:
     """Whether mixers that are not attention run in kernels: in programs of their own, or with their packages.
 
     axolotl's recipes for such models install flash-linear-attention; its published peaks of Qwen3.5 (``unseen2.jsonl``)
-    are those of kernels.
+    are those of kernels. NeMo Automodel's layers import theirs (``models/nemotron_v3/layers.py``: mamba-ssm).
     """
-    own = any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "axolotl"))
+    own = any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "axolotl", "automodel"))
     return own or any(name.replace("_", "-").lower() in _MIXER_PACKAGES for name in job.versions)
 
 

@@ -216,7 +216,8 @@ class ModelShape:
 
     def expert_adapters(self, targets: str | tuple[str, ...], *, fused: bool = True) -> str:
         """Whether LoRA on ``targets`` reaches the routed experts, and in which form."""
-        names = {targets} if isinstance(targets, str) else {t.rsplit(".", 1)[-1] for t in targets}
+        listed = (targets,) if isinstance(targets, str) else targets
+        names = {t.rsplit(".", 1)[-1] for t in listed if not _of_shared(t)}
         if not self.dims.experts or self.dims.model_type in _BARE_EXPERTS or not names & (_ALL | _EXPERT_NAMES):
             return "none"
         return "fused" if fused else "modules"
@@ -314,7 +315,13 @@ def adapted(linear: Linear, targets: str | tuple[str, ...] | None) -> bool:
         return linear.part != "router"
     names = (targets,) if isinstance(targets, str) else targets
     aliases = {linear.name, *_ALIASES.get(linear.name, ())}
-    return any(t.rsplit(".", 1)[-1] in aliases for t in names)
+    named = [t for t in names if t.rsplit(".", 1)[-1] in aliases]
+    return any(linear.part == "shared" or not _of_shared(t) for t in named)
+
+
+def _of_shared(target: str) -> bool:
+    """Whether a target names shared experts alone: ``shared_expert.up_proj``."""
+    return target.rpartition(".")[0].rpartition(".")[2].startswith("shared")
 
 
 # What other frameworks call the same matrices (litgpt: q, v; torchtune: output_proj, w1..w3; Megatron: linear_*).

@@ -39,12 +39,14 @@ def units_of(s: Setting, shape: ModelShape) -> Units:
     adapters: tuple[int, ...] = ()
     if s.adapters:
         adapters = shape.layer_adapters(s.targets, s.rank, dora=s.dora, experts=s.expert_adapters)
-    return _units(shape, adapters, padded(s, shape) - 1.0, float(s.tp), s.pp)
+    # Expert parallelism leaves each rank its own experts, and only these are gathered (torchtitan ``apply_fsdp``, NeMo
+    # Automodel ``components/moe/parallelizer.py``).
+    return _units(shape, adapters, padded(s, shape) / s.ep - 1.0, float(s.tp), s.pp)
 
 
 @lru_cache(maxsize=1024)
 def _units(shape: ModelShape, adapters: tuple[int, ...], more: float, split: float, stages: int) -> Units:
-    """:param more: by how much shards of fused experts are padded."""
+    """:param more: experts beside those of the model, as a share of them: those added as padding, less other ranks'."""
     kinds = zip(shape.layers, adapters or (0,) * len(shape.layers), strict=True)
     sizes = [(layer.params + more * layer.expert_params + its, layer.count) for layer, its in kinds]
     largest = max((size for size, _ in sizes), default=0.0)

@@ -178,10 +178,10 @@ def padded(s: Setting, shape: ModelShape) -> float:
 
     64 ranks hold one of 60 experts each, or none: the fullest one holds 64/60 of its share, of 8 experts eight times.
     """
-    experts = shape.dims.experts / s.ep
+    experts, shards = shape.dims.experts / s.ep, max(1, s.shards // s.ep)
     if s.sharding != "fsdp2" or experts < 2:
         return 1.0
-    return math.ceil(experts / s.shards) * s.shards / experts
+    return math.ceil(experts / shards) * shards / experts
 
 
 def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
@@ -235,11 +235,12 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     engine = s.deepspeed
     each = float(s.held_bytes if engine else s.adapter_bytes if s.adapters else s.param_bytes)
     held = 4.0 if s.upcast_adapters else float(s.held_bytes if engine else s.param_bytes)
-    shards, kind = _shards(s, shape, total), OPTIMIZERS[s.optimizer]
+    base, kind = _shards(s, shape, total), OPTIMIZERS[s.optimizer]
+    shards = s.shards if s.adapters else base
     split_w = shards if s.sharding in GATHERED else 1
     split_g = shards if s.sharding in _SHARDED_GRADS else 1
     split_o = shards if s.sharding in _SHARDED_STATES else 1
-    weights = weight_bytes(s, shape, held) / split_w + buffer_bytes(shape.dims)
+    weights = weight_bytes(s, shape, held) / (base if s.sharding in GATHERED else 1) + buffer_bytes(shape.dims)
     tables = s.tables * shape.dims.vocab * shape.dims.embed_width / s.tp
     whole = tables * float(s.held_bytes if engine else s.param_bytes)
     adapters = (trained * each + whole) / split_w if s.adapters else 0.0
@@ -308,7 +309,7 @@ def _shards(s: Setting, shape: ModelShape, total: float) -> float:
     ``ep x etp`` (Megatron-LM ``core/parallel_state.py``, expert data parallelism).
     """
     shards = float(s.shards)
-    if shards <= 1 or s.ep == 1 or s.adapters:
+    if shards <= 1 or s.ep == 1:
         return shards
     experts = shape.expert_params / (s.ep * s.etp * s.pp)
     alike = max(1.0, shards * s.tp / (s.ep * s.etp))
