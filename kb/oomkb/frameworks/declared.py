@@ -23,6 +23,7 @@ leaves no trace.
 - ``deepspeed_file``: how the DeepSpeed configurations that it brings are named; ``deepspeed_offloading``: those that
   offload the optimizer although their names do not say so.
 - ``known``: further keys, which say nothing about memory; ``data.*`` is all of a section.
+- ``[described]``: what a model described by its sizes alone has unless set otherwise, in ``config.json``'s names.
 - ``[roles]``: ``keys`` that each section of ``names`` has (``-``: no section), known like these.
 - ``[keys]``: key = ``"field codec"`` (codecs: ``oomdoc.intake.configs.codecs``), or ``"field codec other=word"`` where
   it counts only beside another key's value, which may go on after the word. Several keys apart by blanks mean the
@@ -153,6 +154,7 @@ class Record:
     lines: Mapping[str, str] = dataclasses.field(default_factory=lambda: _EMPTY)
     deepspeed_file: str = ""
     deepspeed_offloading: frozenset[str] = frozenset()
+    described: Mapping[str, Any] = dataclasses.field(default_factory=lambda: _EMPTY)
     roles: Mapping[str, str] = dataclasses.field(default_factory=lambda: _EMPTY)
     keys: tuple[KeyRow, ...] = ()
     words: tuple[WordRow, ...] = ()
@@ -167,7 +169,10 @@ _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"
 _LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
 _WORDS: Final = ("starts", "marks", "hints", "known", "ignores", "closed", "rivals", "deepspeed_offloading")
 _TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
-_PLAIN: Final = (*_TEXTS, "min_compute", "dashes", "bare_flags", "by_last_part", "whole_paths", "roles", "lines")
+_PLAIN: Final = (
+    *(*_TEXTS, "min_compute", "dashes", "bare_flags", "by_last_part", "whole_paths"),
+    *("described", "roles", "lines"),
+)
 
 
 def load(path: Path) -> Record:

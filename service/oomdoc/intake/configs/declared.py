@@ -52,6 +52,7 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         commands=record.programs,
         marks=record.marks,
         hints=record.hints.union(*(base.hints for base in bases)),
+        described=record.described or next((base.described for base in bases if base.name == record.base), {}),
         dashes=record.dashes,
         bare_flags=record.bare_flags,
         deepspeed_file=record.deepspeed_file,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
 from oomdoc.intake.configs.table import Reading, Table, View, norm
-from oomdoc.intake.configs.values import flag, whole
+from oomdoc.intake.configs.values import flag, number, whole
 from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -82,8 +82,14 @@ def described_model(view: View) -> Reading | None:
     tied = said("tie_word_embeddings", "weight_tying")
     untied = said("untie_embeddings_and_output_weights", "no_weight_tying")
     config["tie_word_embeddings"] = tied if tied is not None else not untied
+    config |= view.table.described if view.table is not None else {}
+    for name in ("hidden_dropout", "attention_dropout"):
+        stated = entry(name)
+        if stated is not None and (share := number(stated.value)) is not None:
+            config[name] = share
     if not gated and "num_local_experts" not in config:
-        config |= {"model_type": "gpt_neox", "hidden_act": "gelu"}
+        parallel = bool(said("gpt_j_residual"))
+        config |= {"model_type": "gpt_neox", "hidden_act": "gelu", "use_parallel_residual": parallel}
     elif "num_local_experts" in config:
         config["model_type"] = "mixtral"
         config.setdefault("num_experts_per_tok", 2)

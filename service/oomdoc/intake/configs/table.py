@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Final
 
@@ -179,6 +180,8 @@ class Table:
     """Keys that only this framework has (each counts for it)."""
     hints: frozenset[str] = frozenset()
     """Keys that this framework has among others."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """What a model described by its sizes alone has unless set otherwise."""
     dashes: bool = False
     """Whether flags are spelt with dashes."""
     bare_flags: bool = False

@@ -188,6 +188,9 @@ def test_megatron_sizes_become_a_model():
     assert job.model["hidden_size"] == 5120
     assert job.model["num_hidden_layers"] == 40
     assert (job.tp, job.gpus, job.nodes, job.param_dtype) == (4, 8, 2, "bf16")
+    assert job.model["hidden_dropout"] == 0.1  # unless set otherwise
+    plain = job_of(text.replace("--swiglu", "--hidden-dropout 0.0"), "run.sh").model
+    assert (plain["hidden_dropout"], plain["attention_dropout"], plain["use_parallel_residual"]) == (0.0, 0.1, False)
 
 
 def test_zero_turns_mixed_precision_into_held_dtype():
