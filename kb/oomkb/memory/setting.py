@@ -207,7 +207,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     lora = job.lora
     method = pick("method", job.method, "lora" if lora is not None else "full")
     # Virtual tokens (prompt and prefix tuning) are as few as an adapter's matrices, over a base that is as frozen.
-    adapters = method in ("lora", "qlora", "oft", "prompt") or (lora is not None and method not in _FULL)
+    adapted = method in ("lora", "qlora", "oft", "prompt") or (lora is not None and method not in _FULL)
+    adapters = adapted and trains
     quant = job.quant or ("nf4" if method == "qlora" else "none")
     if quant == "nf4" and (job.framework or "").lower().startswith(("torchtune", "tgi")):
         quant = "nf4-double"  # torchao and TGI (``layers/bnb.py``) quantize the scales as well

@@ -198,6 +198,11 @@ def test_what_should_save_memory_does(less, more):
     assert priced(**adapters, **less).allocated_bytes < priced(**adapters, **more).allocated_bytes
 
 
+def test_adapters_of_a_run_that_only_generates_keep_nothing_for_a_backward_pass():
+    plain, adapted = (priced(objective="inference", method=method, autocast="bf16") for method in ("full", "lora"))
+    assert adapted.allocated_bytes < 1.02 * plain.allocated_bytes
+
+
 @pytest.mark.parametrize(
     ("fields", "where"),
     [
