@@ -278,7 +278,8 @@ def zero_early_extra(s: Setting, states: States) -> Extra:
             return {"gradients": waiting, **early} if waiting else _NOTHING
         late = part in ("embedding", "first") or (part == "layer" and share == "grads")
         own = waiting if waiting and s.sharding == "zero2" else waiting + (states.reduced if late else 0.0)
-        return {"buckets": states.bucket, "gradients": own}
+        # The first gradient makes it; under a frozen head that is a layer's.
+        return {"buckets": 0.0 if s.adapters and not s.tables and part == "logits" else states.bucket, "gradients": own}
 
     return extra
 

@@ -360,11 +360,10 @@ def _deepspeed_step(s: Setting, partition: float) -> float:
 
 
 def _bucket(s: Setting, trained: float, each: float) -> float:
-    """ZeRO-1's and -2's, of a stated size (DeepSpeed 0.19, ``zero/stage_1_and_2.py``, ``setup_buckets``).
-
-    DDP's hold every gradient once more, and stay.
+    """ZeRO-1's and -2's, allocated whole, whatever is trained (DeepSpeed 0.19, ``zero/stage_1_and_2.py``,
+    ``setup_buckets``). Frameworks on top of DeepSpeed state sizes of their own for what they leave to it.
     """
     if s.sharding not in ("zero1", "zero2"):
         return 0.0
-    size = min(s.bucket("reduce_bucket_size", 5e8), trained)
+    size = s.bucket("reduce_bucket_size", 5e8 if s.framework.startswith("deepspeed") else min(5e8, trained))
     return size * each * (2 if s.bucket("overlap_comm", 0.0) else 1)

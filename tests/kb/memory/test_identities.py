@@ -203,6 +203,13 @@ def test_adapters_of_a_run_that_only_generates_keep_nothing_for_a_backward_pass(
     assert adapted.allocated_bytes < 1.02 * plain.allocated_bytes
 
 
+def test_zero_allocates_its_bucket_whole_whatever_is_trained():
+    job = {"method": "lora", "sharding": "zero2", "world": 8, "seq_len": 64, "framework": "deepspeed"}
+    own, small = priced(**job), priced(**job, buckets={"reduce_bucket_size": 1e8})
+    assert own.phases["backward"].terms_bytes["buckets"] == 5e8 * 2
+    assert small.phases["backward"].terms_bytes["buckets"] == 1e8 * 2
+
+
 @pytest.mark.parametrize(
     ("fields", "where"),
     [
