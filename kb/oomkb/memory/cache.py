@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
+from oomkb.memory.families.matrix import LayerShape
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
 
@@ -88,20 +89,22 @@ def cache_of(
     :param kept: the share of all tokens that windowed layers have room for, where that does not follow their window.
     """
     d = shape.dims
-    share = 1 if d.kv_lora_rank else min(s.attention_tp, d.kv_heads)
     layers = shape.layer_count
     part = -(-(layers + 1) // s.pp) / layers if spread and s.pp > 1 else 1 / s.pp
-    scales = 8.0 * d.kv_heads / share if "per_token_head" in (kv_dtype or "") else 0.0  # of key and value, fp32
-    per_layer = ((d.kv_elements_per_token / share + d.index_dim) * element_bytes(s, kv_dtype) + scales) * part
-    token = sum(layer.count * per_layer for layer in shape.layers if layer.caches and not layer.window)
+
+    def each(layer: LayerShape) -> float:
+        share = 1 if d.kv_lora_rank else min(s.attention_tp, layer.kv_heads)
+        scales = 8.0 * layer.kv_heads / share if "per_token_head" in (kv_dtype or "") else 0.0  # of both, fp32
+        return ((layer.kv_elements / share + d.index_dim) * element_bytes(s, kv_dtype) + scales) * part
+
+    keeping = [layer for layer in shape.layers if layer.caches]
+    token = sum(layer.count * each(layer) for layer in keeping if not layer.window)
     if kept is not None:
-        token += kept * sum(layer.count * per_layer for layer in shape.layers if layer.caches and layer.window)
+        token += kept * sum(layer.count * each(layer) for layer in keeping if layer.window)
         return Cache(token, (), _states(s, shape) * part)
-    windowed = tuple(
-        (layer.count * per_layer, layer.window + ahead) for layer in shape.layers if layer.caches and layer.window
-    )
+    windowed = tuple((layer.count * each(layer), layer.window + ahead) for layer in keeping if layer.window)
     if pages is not None and token and not windowed:
-        return _paged(s, shape, per_layer, pages) or Cache(token, windowed, _states(s, shape) * part)
+        return _paged(s, shape, each(keeping[0]), pages) or Cache(token, windowed, _states(s, shape) * part)
     return Cache(token, windowed, _states(s, shape) * part)
 
 

@@ -36,6 +36,9 @@ class Engine:
     weights and cache alone; ``free``: a share of what is free after loading; ``profiled``: a share of what loading and
     the largest batch leave; ``exact``: the cache of the stated context and no more."""
     version: tuple[int, int] = (999, 0)
+    flashinfer: bool = False
+    """Whether FlashInfer's kernels sample, which sort nothing (vLLM ``v1/sample/ops/topk_topp_sampler.py``): where the
+    environment says so, and before 0.11 wherever it is installed."""
 
     @property
     def of_the_rest(self) -> bool:
@@ -72,7 +75,9 @@ def engine_of(job: Job, s: Setting) -> Engine | None:
     name = next((n for n in _RULES if n in s.framework), None)
     if name is None:
         return Engine("vllm", "total") if job.serving is not None else None
-    return Engine(name, _RULES[name], _version(job.versions.get(name)))
+    version, installed = _version(job.versions.get(name)), bool({"flashinfer", "flashinfer-python"} & set(job.versions))
+    said = (job.env or {}).get("VLLM_USE_FLASHINFER_SAMPLER")
+    return Engine(name, _RULES[name], version, said == "1" or (said is None and installed and version < (0, 11)))
 
 
 @lru_cache(maxsize=256)
@@ -103,7 +108,7 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
     if shape.vision is not None and not engine.first:
         stays += hidden + 0.1 * GIB  # the encoder's outputs for a full budget, and its own small buffers
     if engine.rule == "total":
-        entry = 38.0 if engine.version < (0, 17) else 12.5 + each
+        entry = 8.5 if engine.flashinfer else 38.0 if engine.version < (0, 17) else 12.5 + each
         sampler = hidden + min(requests, tokens) * _padded(d.vocab) * entry
     else:
         sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
@@ -111,16 +116,21 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
 
 
 def padding_bytes(engine: Engine, s: Setting, shape: ModelShape, device: Device | None) -> float:
-    """What mxfp4 experts take more where the Marlin kernel multiplies them (before Hopper): sizes rounded up.
+    """What mxfp4 experts take more for sizes that their kernels round up (gpt-oss-20b loads 13.72 and 13.47 GiB).
 
-    vLLM ``quantization/mxfp4.py``: the width to 256, an expert's own to 128; gpt-oss-20b then loads 13.72 GiB.
+    Before Hopper Marlin's: the width to 256, an expert's own to 128 (vLLM ``quantization/mxfp4.py``). On Hopper
+    Triton's: packed inputs to 64 bytes, outputs to 256 (``triton_kernels`` ``layout_details/hopper_value.py``).
     """
     d = shape.dims
-    older = device is not None and (device.compute_capability or (9, 0)) < (9, 0)
-    if engine.name != "vllm" or s.quant != "mxfp4" or not d.experts or not older:
+    known = (device.compute_capability if device is not None else None) or (10, 0)
+    if engine.name != "vllm" or s.quant != "mxfp4" or not d.experts or known >= (10, 0):
         return 0.0
-    width, own = _up(d.hidden, 256), _up(d.expert_ffn / s.tp, 128) * s.tp
-    more = width * own / (d.hidden * d.expert_ffn) - 1
+    own = _up(d.expert_ffn / s.tp, 128 if known < (9, 0) else 64)
+    if known < (9, 0):
+        padded = 3 * _up(d.hidden, 256) * own
+    else:
+        padded = _up(d.hidden, 128) * _up(2 * own, 256) + _up(own, 128) * _up(d.hidden, 256)
+    more = padded * s.tp / (3 * d.hidden * d.expert_ffn) - 1
     return more * shape.expert_params / (s.ep * s.etp) / s.pp * (0.5 + 1 / 32)
 
 
@@ -162,7 +172,8 @@ def outside_bytes(engine: Engine, s: Setting, device: Device | None) -> tuple[fl
     """(what the engine measures outside of torch, the CUDA context it does not see).
 
     vLLM 0.19 on H100: 0.25 GiB on one GPU (0.13 before 0.18), 0.07 between pipeline stages, 2.1 under tensor
-    parallelism over NVLink (all-reduce buffers of several libraries). Cards without NVLink reported 0.25 to 0.33.
+    parallelism over NVLink (all-reduce buffers of several libraries; 0.55 between two ranks of 0.11). Cards without
+    NVLink reported 0.25 to 0.33.
     """
     generation = device.generation if device else ""
     context = CONTEXT_MIB.get(generation, 450.0) * MIB
@@ -170,7 +181,9 @@ def outside_bytes(engine: Engine, s: Setting, device: Device | None) -> tuple[fl
     if s.tp == 1:
         return (0.3 if s.pp > 1 and not new else 0.07 if s.pp > 1 else 0.25 if new else 0.13) * GIB, context
     linked = device is not None and (device.link or "").startswith("nvlink") and not engine.first
-    return (2.1 if linked and generation in ("hopper", "blackwell") else 0.3) * GIB, context
+    symmetric = linked and generation in ("hopper", "blackwell")
+    pair = s.tp == 2 and engine.name == "vllm" and engine.version < (0, 12)
+    return (0.3 if not symmetric else 0.55 if pair else 2.1) * GIB, context
 
 
 def graph_bytes(job: Job, s: Setting, shape: ModelShape, *, requests: float) -> float:

@@ -44,7 +44,8 @@ def _layer(d: Dims, family: Family, slot: Slot, count: int) -> LayerShape:
         other += d.experts + d.idle_experts if d.router_correction else 0
     linears += _beside(d)
     caches = (slot.mixer.startswith("attention") or slot.mixer in CACHING) and not d.kv_shared
-    return LayerShape(count, tuple(linears), norms, other, slot.window, moe, caches)
+    kept = d.kv_elements_per_token if caches else 0
+    return LayerShape(count, tuple(linears), norms, other, slot.window, moe, kept, d.kv_heads)
 
 
 def _attention(d: Dims, family: Family) -> tuple[Linear, ...]:

@@ -33,8 +33,14 @@ class LayerShape:
     other_params: int = 0
     window: int | None = None
     moe: bool = False
-    caches: bool = True
-    """Whether it keeps keys and values of every token: not a recurrent mixer, nor a layer that borrows them."""
+    kv_elements: int = 0
+    """What it keeps of every token: nothing in a recurrent mixer, nor in a layer that borrows keys and values."""
+    kv_heads: int = 1
+
+    @property
+    def caches(self) -> bool:
+        """Whether it keeps keys and values."""
+        return self.kv_elements > 0
 
     @property
     def params(self) -> int:
