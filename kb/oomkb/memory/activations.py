@@ -299,6 +299,8 @@ def _built(s: Setting, shape: ModelShape) -> Step:
     kinds = shape.kinds
     stage = max(1, round(len(kinds) / s.pp))
     played = kinds[:stage] if s.pp > 1 else kinds
+    if s.method == "freeze" and s.ckpt == "none":  # no gradient goes below the layers trained: nothing is kept there
+        played = played[-max(1, s.trained_layers) :]
     head = head_of(s, shape)
     found = program(mode_of(s, shape), head, _positions(played, head.active))
     return Step(found, played, dict(env_of(s, shape)), ckpt=s.ckpt != "none")

@@ -203,6 +203,12 @@ def test_adapters_of_a_run_that_only_generates_keep_nothing_for_a_backward_pass(
     assert adapted.allocated_bytes < 1.02 * plain.allocated_bytes
 
 
+def test_frozen_layers_below_the_trained_ones_keep_nothing():
+    few, all_of_them = (priced(method="freeze", trained_layers=n, grad_ckpt=False, optimizer="sgd") for n in (4, 32))
+    kept = [e.phases["forward"].terms_bytes["activations"] for e in (few, all_of_them)]
+    assert kept[0] == pytest.approx(kept[1] * 4 / 32, rel=0.1)
+
+
 def test_zero_allocates_its_bucket_whole_whatever_is_trained():
     job = {"method": "lora", "sharding": "zero2", "world": 8, "seq_len": 64, "framework": "deepspeed"}
     own, small = priced(**job), priced(**job, buckets={"reduce_bucket_size": 1e8})
