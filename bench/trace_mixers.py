@@ -180,10 +180,6 @@ def families() -> dict[str, tuple[str, Configs]]:
         "mamba2": ("Mamba2Mixer", _spaces("num_heads", "head_dim", "n_groups", "state_size", "expand")),
         "jamba": ("JambaMambaMixer", _selective("mamba_d_state", "mamba_expand")),
         "mamba": ("MambaMixer", _selective("state_size", "expand")),
-        "zamba2": (
-            "Zamba2MambaMixer",
-            _spaces("n_mamba_heads", "mamba_headdim", "mamba_ngroups", "mamba_d_state", "mamba_expand"),
-        ),
     }
 
 

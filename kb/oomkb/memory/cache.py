@@ -159,10 +159,10 @@ def _delta(c: Mapping[str, Any], h: int) -> float:
 
 def _mamba2(c: Mapping[str, Any], h: int) -> float:
     """Mamba-2: heads x head size x state, and the convolution's inputs."""
-    heads = _of(c, "mamba_n_heads", "mamba_num_heads", "n_mamba_heads", "num_heads")
-    size = _of(c, "mamba_d_head", "mamba_head_dim", "mamba_headdim", "head_dim", default=64)
+    heads = _of(c, "mamba_n_heads", "mamba_num_heads", "num_heads")
+    size = _of(c, "mamba_d_head", "mamba_head_dim", "head_dim", default=64)
     state = _of(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
-    groups = _of(c, "mamba_n_groups", "n_groups", "mamba_ngroups", default=1)
+    groups = _of(c, "mamba_n_groups", "n_groups", default=1)
     kernel = _of(c, "mamba_d_conv", "conv_kernel", default=4)
     return heads * size * state + (heads * size + 2 * groups * state) * (kernel - 1)
 

@@ -31,7 +31,7 @@ def expert_fields(kind: str, c: Config, ffn: int, layers: int) -> dict[str, Any]
     if experts < 2 or c.get("is_moe") is False or c.get("enable_moe_block") is False:
         return {}
     width = _largest(of(c, "expert_ffn", ffn))
-    if kind in ("llama4_text", "jetmoe"):
+    if kind == "llama4_text":
         width = _largest(c.get("intermediate_size") or ffn)
     shared = next((_largest(c[k]) for k in _SHARED_WIDTHS if c.get(k)), 0)
     if not shared:

@@ -10,7 +10,7 @@ from oomkb.memory.families.family import Family
 if TYPE_CHECKING:
     from oomkb.memory.families.dimensions import Dims
 
-ATTENTION_FREE: Final = frozenset({"mamba", "mamba2", "falcon_mamba", "rwkv", "deepseek_v4"})
+ATTENTION_FREE: Final = frozenset({"mamba", "mamba2", "falcon_mamba", "deepseek_v4"})
 
 
 def gate_of(family: Family, c: Mapping[str, Any]) -> str:
@@ -32,8 +32,6 @@ def layer_extra(kind: str, c: Mapping[str, Any], hidden: int, heads: int, head_d
         extra += hidden
     if c.get("enable_moe_block"):  # Gemma 4: three norms more, scales of the router's input and of every expert
         extra += 4 * hidden + int(c.get("num_experts") or 0)
-    if kind == "jetmoe":
-        extra += hidden
     if kind == "doge":  # scales of both residual streams, and the dynamic mask's
         kv = int(c.get("num_key_value_heads") or heads)
         extra += 2 * hidden + kv + kv * kv * head_dim

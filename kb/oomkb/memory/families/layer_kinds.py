@@ -43,10 +43,8 @@ _PATTERN: Final[Mapping[str, str]] = {"M": "mamba", "*": "attention", "-": "mlp"
 
 def mixers_of(kind: str, c: Config, layers: int) -> tuple[str, ...]:
     """The mixer of each layer; empty where all of them are attention."""
-    if kind in ("mamba", "mamba2", "falcon_mamba", "rwkv"):
+    if kind in ("mamba", "mamba2", "falcon_mamba"):
         return (linear_kind(c),) * layers
-    if kind == "jetmoe":
-        return ("moa",) * layers
     if kind == "falcon_h1":
         return ("attention+mamba2",) * layers
     if kind == "deepseek_v4":
@@ -115,8 +113,6 @@ def _mixer(name: str, c: Config) -> str:
         return "none"
     if name == "conv":
         return "conv"
-    if name == "hybrid":  # Zamba: the attention before it is shared among such layers and counted once
-        return linear_kind(c)
     if name in ("recurrent", "mamba") or name.startswith("linear"):
         return linear_kind(c)
     return "attention"
@@ -149,7 +145,7 @@ def _feed(d: Dims, c: Config, layer: int, mixer: str) -> str:
     blocks = c.get("layers_block_type") or c.get("hybrid_override_pattern") or ()
     if any(str(b) in ("mlp", "moe", "-", "E") for b in blocks):  # one block a layer
         return "none" if mixer != "none" else "moe" if d.is_moe(layer) else "dense"
-    if d.model_type in ("mamba", "mamba2", "falcon_mamba", "rwkv", "zamba", "zamba2"):
+    if d.model_type in ("mamba", "mamba2", "falcon_mamba"):
         return "none"
     if not d.is_moe(layer):
         return "dense"

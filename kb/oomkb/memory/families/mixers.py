@@ -1,8 +1,8 @@
 """What mixes tokens in a layer, where it is not (only) softmax attention: matrices and other parameters.
 
-Read from transformers 5.23: ``mamba``, ``mamba2``, ``jamba``, ``bamba``, ``falcon_h1``, ``nemotron_h``, ``zamba2``,
-``qwen3_next``, ``olmo_hybrid``, ``kimi_linear``, ``minimax``, ``lfm2``, ``recurrent_gemma``, ``rwkv``. Sizes are found
-by what the configuration calls them, so a family that is not named here but uses the same mixer is read as well.
+Read from transformers 5.23: ``mamba``, ``mamba2``, ``jamba``, ``bamba``, ``falcon_h1``, ``nemotron_h``,
+``qwen3_next``, ``olmo_hybrid``, ``kimi_linear``, ``minimax``, ``lfm2``, ``recurrent_gemma``. Sizes are found by what
+the configuration calls them, so a family that is not named here but uses the same mixer is read as well.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def linear_kind(c: Config) -> str:
     if c.get("conv_L_cache"):
         return "conv"
     if _mamba_heads(c):
-        return "zamba-mamba" if c.get("model_type") == "zamba" else "mamba2"
+        return "mamba2"
     if c.get("mamba_d_state") or c.get("state_size"):
         return "mamba"
-    return "rwkv" if c.get("model_type") == "rwkv" else "lightning"
+    return "lightning"
 
 
 def _mamba_heads(c: Config) -> int:
     own = "num_heads" if c.get("model_type") == "mamba2" else "mamba_num_heads"
-    return _int(c, "mamba_n_heads", "mamba_num_heads", "n_mamba_heads", own)
+    return _int(c, "mamba_n_heads", "mamba_num_heads", own)
 
 
 def _mamba(c: Config, h: int) -> Mixed:
@@ -74,10 +74,10 @@ def _mamba2(c: Config, h: int) -> Mixed:
     """State space duality (arXiv 2405.21060)."""
     heads = _mamba_heads(c)
     expanded = _int(c, "mamba_expand", "expand", default=2) * h
-    names = ("mamba_d_head", "mamba_head_dim", "mamba_headdim")
+    names = ("mamba_d_head", "mamba_head_dim")
     width = _int(c, *names, *(("head_dim",) if c.get("model_type") == "mamba2" else ()))
     inner = _int(c, "mamba_d_ssm") or (heads * width if width else expanded)
-    groups = _int(c, "mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    groups = _int(c, "mamba_n_groups", "n_groups", default=1)
     state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
     kernel = _int(c, "mamba_d_conv", "conv_kernel", default=4)
     mixed = inner + 2 * groups * state
@@ -161,32 +161,6 @@ def _rglru(c: Config, h: int) -> Mixed:
     return linears, wide * (_int(c, "conv1d_width", default=4) + 1) + wide + gates
 
 
-def _rwkv(c: Config, h: int) -> Mixed:
-    """RWKV-4: time mixing and channel mixing together (arXiv 2305.13048)."""
-    wide, f = _int(c, "attention_hidden_size", default=h), _int(c, "intermediate_size", default=4 * h)
-    linears = (
-        *(_matrix(n, h, wide) for n in ("key", "value", "receptance")),
-        _matrix("output", wide, h),
-        _matrix("key", h, f),
-        _matrix("receptance", h, h),
-        _matrix("value", f, h),
-    )
-    return linears, 2 * wide + 5 * h
-
-
-def _moa(c: Config, h: int) -> Mixed:
-    """JetMoE's mixture of attention heads: queries and outputs by expert, keys and values shared."""
-    experts = _int(c, "num_local_experts", "num_experts", default=8)
-    wide = _int(c, "kv_channels", default=128) * _int(c, "num_key_value_heads", default=16)
-    linears = (
-        Linear("input_linear", h, wide, count=experts, module=False, part="mixer"),
-        Linear("output_linear", wide, h, count=experts, module=False, part="mixer"),
-        Linear("router", h, experts, module=False, part="router"),
-        _matrix("kv_proj", h, 2 * wide),
-    )
-    return linears, 2 * h
-
-
 def _compressed(c: Config, h: int) -> Mixed:
     """DeepSeek-V4's attention on one shared key/value head, without what a layer's compressor adds."""
     heads, width, rank = _int(c, "num_attention_heads"), _int(c, "head_dim"), _int(c, "q_lora_rank")
@@ -234,13 +208,10 @@ MIXERS: Final[Mapping[str, Callable[[Config, int], Mixed]]] = {
     "lightning": _lightning,
     "mamba": _mamba,
     "mamba2": _mamba2,
-    "moa": _moa,
     "rglru": _rglru,
-    "rwkv": _rwkv,
-    "zamba-mamba": _mamba,
 }
 """By kind of mixer: its matrices and its other parameters, for a configuration and a hidden size."""
-CACHING: Final = frozenset({"csa", "hca", "moa", "sca"})
+CACHING: Final = frozenset({"csa", "hca", "sca"})
 """Mixers that are attention all the same, and keep something of every token."""
 
 
@@ -267,7 +238,7 @@ def _delta_sizes(c: Config, length: int) -> Sizes:
 
 def _mamba2_sizes(c: Config, length: int) -> Sizes:
     heads = _mamba_heads(c)
-    groups = _int(c, "mamba_n_groups", "mamba_ngroups", "n_groups", default=1)
+    groups = _int(c, "mamba_n_groups", "n_groups", default=1)
     state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
     chunk = _int(c, "mamba_chunk_size", "chunk_size", default=256)
     inner, padded = _mamba2(c, _int(c, "hidden_size"))[0][1].inputs, _padded(length, chunk)
@@ -301,7 +272,7 @@ def _conv_sizes(c: Config, length: int) -> Sizes:
 
 SIZES: Final[Mapping[str, Callable[[Config, int], Sizes]]] = {
     **dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "olmo_hybrid"), _delta_sizes),
-    **dict.fromkeys(("granitemoehybrid", "bamba", "falcon_h1", "nemotron_h", "mamba2", "zamba2"), _mamba2_sizes),
+    **dict.fromkeys(("granitemoehybrid", "bamba", "falcon_h1", "nemotron_h", "mamba2"), _mamba2_sizes),
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), _mamba_sizes),
     **dict.fromkeys(("lfm2", "lfm2_moe"), _conv_sizes),
 }

@@ -20,9 +20,9 @@ without the text model and the adapters that its configuration describes."""
 
 
 def extra_params(d: Dims, config: Mapping[str, Any]) -> int:
-    """Per-layer embeddings, blocks shared between layers, poolers, relative positions, audio towers."""
+    """Per-layer embeddings, poolers, relative positions, audio towers."""
     c, h, kind = d.fields, d.hidden, d.model_type
-    extra = audio_params(_outer(config), h) + _layer_inputs(d) + _shared_blocks(d)
+    extra = audio_params(_outer(config), h) + _layer_inputs(d)
     if config.get("model_type") == "gemma3n":
         extra += GEMMA3N_TOWERS
     if config.get("model_type") == "fuyu":  # patches go straight into the decoder
@@ -38,8 +38,6 @@ def extra_params(d: Dims, config: Mapping[str, Any]) -> int:
     if kind == "deepseek_v4":
         streams = int(c.get("hc_mult") or 4)
         extra += streams * streams * h + streams + 1
-    if kind == "rwkv":
-        extra += 2 * h
     if kind == "gpt_neox_japanese":
         extra += h
     if kind == "mimo":  # multi-token prediction: norms of both inputs, their projection, a layer, a norm
@@ -78,22 +76,3 @@ def _layer_inputs(d: Dims) -> int:
     vocab = int(c.get("vocab_size_per_layer_input") or d.vocab)
     copies = int(c.get("altup_num_inputs") or 1) - 1
     return d.layers * width * (vocab + d.hidden) + width + 2 * copies * d.hidden * d.hidden
-
-
-def _shared_blocks(d: Dims) -> int:
-    """Zamba: one (or a few) attention blocks on the hidden states and the embedding, used again and again."""
-    c, h = d.fields, d.hidden
-    if d.model_type not in ("zamba", "zamba2"):
-        return 0
-    types = c.get("layers_block_type") or ()
-    uses = len(c.get("hybrid_layer_ids") or ()) or sum(str(t) == "hybrid" for t in types)
-    wide, f = int(c.get("attention_hidden_size") or 2 * h), d.ffn
-    inner = d.heads * int(c.get("attention_head_dim") or wide // d.heads)
-    block = 3 * wide * inner + inner * h + 3 * h * f + wide + h
-    extra = int(c.get("num_mem_blocks") or 1) * block + uses * h * h
-    rank = int(c.get("adapter_rank") or 128)
-    if d.model_type == "zamba2":
-        extra += uses * rank * (h + 2 * f)
-        if c.get("use_shared_attention_adapter"):
-            extra += 3 * uses * rank * (wide + inner)
-    return extra
