@@ -1,13 +1,10 @@
-"""An estimate as the contract's JSON document, and as one line of a batch."""
+"""An estimate as the contract's JSON document."""
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
 from typing import Any, Final
 
 from oomkb.memory.estimate import METERS, Estimate, Served
-from oomkb.memory.job import Assumption
 from oomkb.units import GIB, KIB
 
 SCHEMA: Final = "oomdoc.estimate/1"
@@ -20,12 +17,6 @@ def gib(size_bytes: float) -> float:
 
 def estimate_document(estimate: Estimate, *, identifier: str | None = None, language: str = "en") -> dict[str, Any]:
     """The document of ``oomdoc estimate``; sizes in GiB, warnings in ``language``."""
-    assumed = {name: {"value": a.value, "why": a.why} for name, a in estimate.assumed.items()}
-    return {**_sizes(estimate, identifier), "assumed": assumed, **_further(estimate, language)}
-
-
-def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
-    """What stands before ``assumed``."""
     peak = {m: gib(getattr(estimate, f"{m}_bytes")) for m in METERS}
     interval: dict[str, Any] = {
         m: [gib(i.low_bytes), gib(i.high_bytes)] for m, i in estimate.intervals.items() if m in METERS
@@ -57,38 +48,11 @@ def _sizes(estimate: Estimate, identifier: str | None) -> dict[str, Any]:
         "needed_gib": None if estimate.needed_bytes is None else gib(estimate.needed_bytes),
         "fits": estimate.fits,
         "fits_probability": None if estimate.fits_probability is None else round(estimate.fits_probability, 4),
+        "assumed": {name: {"value": a.value, "why": a.why} for name, a in estimate.assumed.items()},
+        "serving": served_document(estimate.served),
+        "warnings": _warnings(estimate, language),
+        "error": None,
     }
-
-
-def _further(estimate: Estimate, language: str) -> dict[str, Any]:
-    """What stands after ``assumed``."""
-    return {"serving": served_document(estimate.served), "warnings": _warnings(estimate, language), "error": None}
-
-
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def estimate_line(estimate: Estimate, *, identifier: Any = None, language: str = "en") -> str:
-    """:func:`estimate_document` as JSON text, character by character what :func:`json.dumps` makes of it.
-
-    Ten thousand of them are written in a batch: what was assumed, half of the text, is the same in most lines.
-    """
-    before, after = _ENCODE(_sizes(estimate, identifier)), _ENCODE(_further(estimate, language))
-    assumed = ", ".join([_assumed(name, a) for name, a in estimate.assumed.items()])
-    return f'{before[:-1]}, "assumed": {{{assumed}}}, {after[1:]}'
-
-
-def _assumed(name: str, assumption: Assumption) -> str:
-    value = assumption.value
-    if isinstance(value, str | int | float | None):
-        return _assumed_plain(name, type(value).__name__, value, assumption.why)
-    return f"{_ENCODE(name)}: {_ENCODE({'value': value, 'why': assumption.why})}"
-
-
-@lru_cache(maxsize=4096)
-def _assumed_plain(name: str, _: str, value: object, why: str) -> str:
-    """By type as well: ``True`` and ``1`` are equal."""
-    return f"{_ENCODE(name)}: {_ENCODE({'value': value, 'why': why})}"
 
 
 def served_document(found: Served | None) -> dict[str, Any] | None:

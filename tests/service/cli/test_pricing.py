@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from oomdoc.cli import pricing
-from oomdoc.report.estimates import estimate_document, estimate_line
 from oomkb.errors import InputError
-from oomkb.memory.job import Job
-from oomkb.pricing import price
 
 
 def rows(count):
@@ -25,7 +22,7 @@ def rows(count):
 def test_processes_do_not_change_the_lines(monkeypatch):
     some = rows(60)
     alone = pricing.priced_lines(some, Path("x"), "en")
-    monkeypatch.setattr(pricing, "_MIN_ROWS_FOR_PROCESSES", 20)
+    monkeypatch.setattr(pricing, "_ROWS_EACH", 20)
     monkeypatch.setattr(pricing, "_cores", lambda: 3)
     together = pricing.priced_lines(some, Path("x"), "en")
     assert together == alone
@@ -33,27 +30,20 @@ def test_processes_do_not_change_the_lines(monkeypatch):
     assert sum(bool(json.loads(line)["error"]) for line in alone) == 15
 
 
+HERE, LINE_OF = os.getpid(), pricing.line_of
+
+
+def here_alone(numbered, path, language):
+    return LINE_OF(numbered, path, language) if os.getpid() == HERE else os._exit(9)
+
+
 def test_a_process_that_dies_costs_no_line(monkeypatch):
     some = rows(20)
     alone = pricing.priced_lines(some, Path("x"), "en")
-    monkeypatch.setattr(pricing, "_MIN_ROWS_FOR_PROCESSES", 10)
+    monkeypatch.setattr(pricing, "_ROWS_EACH", 10)
     monkeypatch.setattr(pricing, "_cores", lambda: 2)
-    monkeypatch.setattr(pricing, "_write", lambda *_: os._exit(9))
+    monkeypatch.setattr(pricing, "line_of", here_alone)
     assert pricing.priced_lines(some, Path("x"), "en") == alone
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_line_is_the_document_as_json(language):
-    for model, more in (
-        ("Qwen/Qwen2.5-7B", {"method": "lora", "offload": ["optimizer"], "packing": False}),
-        ("deepseek-ai/DeepSeek-V3", {"sharding": "zero3", "world": 64, "gpu": "H100", "framework": "llama-factory"}),
-        ("Qwen/Qwen3-8B", {"framework": "vllm", "serving": {"max_model_len": 8192}, "gpu": "A100 80GB"}),
-    ):
-        found = price(Job.from_document({"model": model, **more})).estimate
-        for identifier in ('7", "assumed": {', None, "编号"):
-            document = estimate_document(found, identifier=identifier, language=language)
-            line = estimate_line(found, identifier=identifier, language=language)
-            assert line == json.dumps(document, ensure_ascii=False)
 
 
 def test_what_was_read_before_a_broken_line_is_answered():
