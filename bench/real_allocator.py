@@ -36,20 +36,7 @@ from oomkb.pricing import extra_model_shapes, price
 HERE = Path(__file__).parent / "real_allocator"
 MIB = 1024**2
 FIRST = 0x7000_0000_0000
-SETTINGS = (
-    "",
-    "",
-    "expandable_segments:True",
-    "max_split_size_mb:64",
-    "max_split_size_mb:40,max_non_split_rounding_mb:24",
-    "roundup_power2_divisions:8",
-    "roundup_power2_divisions:[1:2,4:8,>:4]",
-    "roundup_power2_divisions:[>:4]",
-    "large_segment_size_mb:32",
-    "garbage_collection_threshold:0.6",
-    "expandable_segments:True,roundup_power2_divisions:4",
-    "garbage_collection_threshold:0.5,max_split_size_mb:48",
-)
+SETTINGS = ("", "expandable_segments:True", "max_split_size_mb:64")
 KINDS = ((1, 4096), (512, MIB), (MIB, 10 * MIB), (10 * MIB, 64 * MIB), (2 * MIB, 200 * MIB))
 
 
@@ -139,8 +126,6 @@ def model(commands: Sequence[str], capacity: int, conf: str) -> list[str]:
             allocator.complete(first)
         elif what == "e":
             allocator.empty_cache()
-        elif what == "m":
-            allocator.limit(float(numbers[0]))
         out.append(f"{address} {allocator.allocated} {allocator.reserved}")
     a = allocator
     out.append(f"peak {a.peak_allocated} {a.peak_reserved} retries {a.retries} ooms {a.ooms}")
@@ -173,8 +158,6 @@ def main() -> int:
             conf = SETTINGS[run % len(SETTINGS)]
             capacity = rng.choice((256, 512, 1024, 4096)) * MIB
             commands = sequence(rng, given.events)
-            if "garbage" in conf or rng.random() < 0.2:
-                commands.insert(0, f"m {rng.choice((0.5, 0.75, 1.0))}")
             theirs, ours = original(program, commands, capacity, conf), model(commands, capacity, conf)
             compared += len(commands)
             ooms += sum(line.startswith("oom") for line in theirs)
@@ -182,7 +165,7 @@ def main() -> int:
                 differing += 1
                 if differing <= 3:
                     _explain(commands, theirs, ours, conf, capacity)
-            if len(recorded) < 2 * len(SETTINGS):
+            if len(recorded) < 3 * len(SETTINGS):
                 recorded.append({"conf": conf, "capacity": capacity, "commands": commands, "answers": theirs})
         for line in given.jobs.read_text(encoding="utf-8").splitlines() if given.jobs else ():
             row = json.loads(line)

@@ -24,7 +24,6 @@ class Block:
     __slots__ = (
         "address",
         "allocated",
-        "born",
         "events",
         "mapped",
         "name",
@@ -48,7 +47,6 @@ class Block:
         """Other streams on which it is used."""
         self.events = 0
         """Recorded ends of such uses that have not been reached."""
-        self.born = 0
         self.name = ""
 
     @property
@@ -70,22 +68,19 @@ class Block:
 class Pool:
     """Free blocks, ordered by stream, size and address; unmapped ranges by stream and address."""
 
-    __slots__ = ("_keys", "asked", "blocks", "small", "unmapped")
+    __slots__ = ("_keys", "blocks", "small", "unmapped")
 
     def __init__(self, *, small: bool) -> None:
         self.small = small
         self._keys: list[tuple[int, int, int]] = []
         self.blocks: dict[tuple[int, int, int], Block] = {}
         self.unmapped: list[Block] = []
-        self.asked = 0
-        """Searches so far, by which the age of a cached block is counted."""
 
     def __iter__(self) -> Iterator[Block]:
         return map(self.blocks.__getitem__, tuple(self._keys))
 
     def add(self, block: Block) -> None:
         """Put a free block in."""
-        block.born = self.asked
         key = (block.stream, block.size, block.address)
         insort(self._keys, key)
         self.blocks[key] = block

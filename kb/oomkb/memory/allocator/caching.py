@@ -14,7 +14,16 @@ from collections import deque
 from typing import Final
 
 from oomkb.memory.allocator.blocks import Block, Pool, Segment, reach, splice
-from oomkb.memory.allocator.config import MIN_BLOCK, SMALL, SMALL_SEGMENT, AllocatorConfig
+from oomkb.memory.allocator.config import (
+    LARGE_SEGMENT,
+    MAX_NON_SPLIT_ROUNDING,
+    MIN_BLOCK,
+    SMALL,
+    SMALL_SEGMENT,
+    AllocatorConfig,
+    rounded,
+    segment_size,
+)
 from oomkb.memory.allocator.history import OutOfMemory, TraceEntry
 from oomkb.units import MIB
 
@@ -33,13 +42,10 @@ class CachingAllocator:
         self.allocated = self.reserved = self.requested = 0
         self.peak_allocated = self.peak_reserved = self.peak_requested = 0
         self.retries = self.ooms = 0
-        self.allowed: int | None = None
         self._waiting: dict[int, deque[tuple[int, Block]]] = {}
         self._done: dict[int, int] = {}
         self._stamp = 0
         self._next = _FIRST_ADDRESS
-        if self.config.fraction is not None:
-            self.limit(self.config.fraction)
 
     # -- what programs call --------------------------------------------------------------------------------------
 
@@ -49,17 +55,16 @@ class CachingAllocator:
         :raises OutOfMemory: where neither the cache nor the driver has one.
         """
         self._process_events()
-        rounded = self.config.rounded(size)
-        pool = self.small if rounded <= SMALL else self.large
-        block = self._cached(pool, rounded, stream) or self._new(pool, rounded, stream)
+        size_of_block = rounded(size)
+        pool = self.small if size_of_block <= SMALL else self.large
+        block = self._cached(pool, size_of_block, stream) or self._new(pool, size_of_block, stream)
         if block is None:
             self.ooms += 1
-            asked = self.config.segment_size(rounded)
             free = self.capacity - self.reserved
-            self._log("oom", free, rounded, stream, name)
+            self._log("oom", free, size_of_block, stream, name)
             largest = max(self.small.largest(), self.large.largest())
-            raise OutOfMemory(asked, self.allocated, self.reserved, free, largest)
-        return self._taken(block, rounded, size, name)
+            raise OutOfMemory(segment_size(size_of_block), self.allocated, self.reserved, free, largest)
+        return self._taken(block, size_of_block, size, name)
 
     def free(self, block: Block) -> None:
         """Give a block back: into its pool once no stream uses it."""
@@ -88,10 +93,6 @@ class CachingAllocator:
         """``torch.cuda.empty_cache``."""
         self._release_cached()
 
-    def limit(self, fraction: float) -> None:
-        """``torch.cuda.set_per_process_memory_fraction``; the whole of it is no limit (torch 2.13)."""
-        self.allowed = int(fraction * self.capacity) if fraction < 1 else None
-
     def largest_free(self) -> int:
         """The largest free block in the large pool, in bytes."""
         return self.large.largest()
@@ -115,8 +116,6 @@ class CachingAllocator:
     def _cached(self, pool: Pool, size: int, stream: int) -> Block | None:
         """The smallest free block that is large enough (``get_free_block``)."""
         c = self.config
-        if self.allowed is not None and c.gc_threshold > 0:
-            pool.asked += 1
         place = pool.place(stream, size)
         block = pool.at(place, stream)
         if block is None:
@@ -129,16 +128,14 @@ class CachingAllocator:
                 place, block = place + 1, after
         if size < c.max_split_size <= block.size:
             return None
-        if size >= c.max_split_size and block.size >= size + c.max_non_split_rounding:
+        if size >= c.max_split_size and block.size >= size + MAX_NON_SPLIT_ROUNDING:
             return None
         pool.remove(block)
         return block
 
     def _new(self, pool: Pool, size: int, stream: int) -> Block | None:
         """One of the driver's, after giving back what is cached where there is no other way."""
-        if self.allowed is not None and self.config.gc_threshold > 0:
-            self._collect()
-        asked = self.config.segment_size(size)
+        asked = segment_size(size)
         block = self._from_driver(pool, size, asked, stream)
         if block is None and self._release_oversize(pool, size, stream):
             block = self._from_driver(pool, size, asked, stream)
@@ -149,8 +146,6 @@ class CachingAllocator:
         return block
 
     def _from_driver(self, pool: Pool, size: int, asked: int, stream: int) -> Block | None:
-        if self.allowed is not None and self.reserved + asked > self.allowed:
-            return None
         if self.config.expandable:
             return self._expanded(pool, size, stream)
         if self.reserved + asked > self.capacity:
@@ -268,26 +263,6 @@ class CachingAllocator:
             self._release(block)
         return released >= wanted
 
-    def _collect(self) -> None:
-        """Give back the cached blocks that have waited longest (``garbage_collect_cached_blocks``)."""
-        assert self.allowed is not None
-        target = self.reserved - int(self.config.gc_threshold * self.allowed)
-        if target <= 0:
-            return
-        whole = [b for b in self.large if not b.split and b.segment is None]
-        reclaimed, released = 0, True
-        while reclaimed < target and released and whole:
-            pivot = sum(self.large.asked - b.born for b in whole) / len(whole)
-            released, kept = False, []
-            for block in whole:
-                if self.large.asked - block.born >= pivot:
-                    released = True
-                    reclaimed += block.size
-                    self._release(block)
-                else:
-                    kept.append(block)
-            whole = kept
-
     # -- expandable segments -------------------------------------------------------------------------------------
 
     def _expanded(self, pool: Pool, size: int, stream: int) -> Block | None:
@@ -317,7 +292,7 @@ class CachingAllocator:
                 at = at.next
             if room >= size:
                 return block
-        page = SMALL_SEGMENT if pool.small else self.config.large_segment
+        page = SMALL_SEGMENT if pool.small else LARGE_SEGMENT
         span = -(-(self.capacity + self.capacity // 8) // page) * page
         segment = Segment(self._addresses(span), span, page)
         block = Block(stream, span, pool, segment.base, segment)

@@ -80,7 +80,7 @@ def _settings(c: AllocatorConfig) -> dict[str, Any]:
     return {
         "PYTORCH_CUDA_ALLOC_CONF": "",
         "max_split_size": c.max_split_size,
-        "garbage_collection_threshold": c.gc_threshold,
+        "garbage_collection_threshold": 0.0,
         "expandable_segments": c.expandable,
-        "roundup_power2_divisions": {str(1 << i): n for i, n in enumerate(c.roundup_divisions)},
+        "roundup_power2_divisions": {},
     }
