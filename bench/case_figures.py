@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from oomkb.catalog.lint import lint_catalog, unverified
+from lint_catalog import lint_catalog, unverified
 from oomkb.records.case import Case
 from oomkb.records.lint import lint
 from oomkb.records.loader import load_cases

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from bench.lint_catalog import lint_catalog, lint_devices, lint_models, unverified
 
 from oomkb.catalog import gpu_data, model_data
-from oomkb.catalog.lint import lint_catalog, lint_devices, lint_models, unverified
 from oomkb.units import GIB
 
 
