@@ -14,8 +14,6 @@ _MIN_ENGINE_PART: Final = 0.3
 """Share of the card from which another process may be a rollout engine."""
 _MIN_ENGINE_SHARE: Final = 0.5
 """Share of what was held that is most of it."""
-_CONTEXT_BYTES: Final = 3 * GIB
-"""What an engine holds beside its share: contexts and communication buffers of its processes."""
 _CACHE_MAKERS: Final = (
     *("_allocate_kv_cache", "allocate_gpu_cache", "memory_pool.py _create_buffers"),
     "transformers/cache_utils.py update",
@@ -54,13 +52,9 @@ def room_taken(view: View) -> Iterator[Account]:
         return  # not the buffer of the weights, or of a part of them
     if wanted + _LOADER_BYTES > least or capacity - wanted < _ROOM_BYTES:
         return
-    before = last_signal(view, "llama-cpp-free")
-    if before is None:
+    if last_signal(view, "llama-cpp-free") is None:
         sizes = {"wanted_bytes": wanted, "capacity_bytes": capacity, "rest_bytes": capacity - wanted - _LOADER_BYTES}
         yield from account_of(view, "other-process", "room-taken", sizes)
-    elif (free := before.data["free_bytes"]) < wanted:
-        sizes = {"wanted_bytes": wanted, "capacity_bytes": capacity, "rest_bytes": capacity - free, "free_bytes": free}
-        yield from account_of(view, "other-process", "room-short", sizes, before.span)
 
 
 _SAME_WEIGHTS: Final = 0.15
@@ -103,26 +97,13 @@ def engine_beside(view: View) -> Iterator[Account]:
         yield from account_of(view, "rollout-engine", "engine", sizes, cache.span)
 
 
-def engine_process(view: View) -> Iterator[Account]:
-    """The rollout engine is a process of its own, and the other process holds the share of the card it was given."""
-    failure, rollout = view.failure, view.job.rollout
-    share = rollout.gpu_memory_utilization if rollout is not None else None
-    capacity = view.bytes_of("capacity")
-    if failure is None or share is None or not capacity or not failure.other_process_bytes or view.serving:
-        return
-    given = share * capacity
-    if given <= failure.other_process_bytes <= given + _CONTEXT_BYTES:
-        sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
-        yield from account_of(view, "rollout-engine", "engine-process", {"share": f"{share:.0%}", **sizes})
-
-
 def engine_unnamed(view: View) -> Iterator[Account]:
     """Reinforcement learning with an engine on the trainer's cards: what a process beside the trainer holds is its."""
     failure, capacity = view.failure, view.bytes_of("capacity")
     if failure is None or not failure.other_process_bytes or not capacity or view.objective not in ("grpo", "ppo"):
         return
     rollout = view.job.rollout
-    apart = rollout is not None and (rollout.colocated is False or rollout.gpu_memory_utilization is not None)
+    apart = rollout is not None and rollout.colocated is False
     if failure.other_process_bytes >= _MIN_ENGINE_PART * capacity and not apart and not ranks_on_one_gpu(view.evidence):
         sizes = {"others_bytes": failure.other_process_bytes, "capacity_bytes": capacity}
         yield from account_of(view, "rollout-engine", "engine-unnamed", sizes)

@@ -42,7 +42,6 @@ _LEAST_STATES: Final = 4
 _WHOLE: Final = 1.01
 _ALMOST: Final = 0.93
 """Share of a card that weights may take so that nothing which is computed fits beside them."""
-_MUCH: Final = 0.3
 _MIN_PIPELINE_SHARE: Final = 0.5
 """Share of the card from which a pipeline's weights leave training too little room."""
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
@@ -121,17 +120,6 @@ def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[Caus
     if rest < _HALF_LEFT:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
         others = at_most(_UNKNOWN, others)
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
-
-
-def _one_unit(view: View) -> Iterator[Account]:
-    """FSDP gathers for one forward pass as many bytes as the whole model has: it was never split into units."""
-    wanted, shape = view.bytes_of("requested"), view.shape
-    if not wanted or shape is None or "unshard" not in view.trace or view.job.sharding not in _SHARDED:
-        return
-    for width in (WEIGHT_BYTES, 2 * WEIGHT_BYTES):
-        if abs(wanted - width * shape.params) <= _EQUAL * wanted:
-            yield from account_of(view, "inactive-setting", "one-unit", {"whole_bytes": wanted})
-            return
 
 
 def _grown(view: View) -> Iterator[Account]:
@@ -279,17 +267,6 @@ def _gathers_whole(view: View) -> Iterator[Account]:
         yield from account_of(view, "checkpoint-save", "gathers-whole", sizes)
 
 
-def _first_stage(view: View) -> Iterator[Account]:
-    """Only ranks of a pipeline's first stage fail: 1F1B keeps a micro-batch in flight there for every stage."""
-    stages, ranks = view.job.pp or 1, view.ranks
-    failed = {f.signal.rank for f in view.evidence.failures if f.kind == "device" and f.signal.rank is not None}
-    if view.failure is None or view.serving or stages == 1 or not ranks or not failed:
-        return
-    computes = view.phase in ("forward", "unknown") and view.shares.get("activations", 0.0) >= _MUCH
-    if computes and max(failed) < ranks // stages:
-        yield from account_of(view, "activations", "first-stage", {"count": stages})
-
-
 def _split_up(view: View) -> Iterator[Account]:
     """The request would fit several times into what is reserved and not in use, and the card is far from full."""
     cached, wanted = view.cached_bytes, view.bytes_of("requested")
@@ -328,14 +305,12 @@ def _requested_tensor(view: View) -> Iterator[Account]:
 
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
-    _one_unit,
     _grown,
     engine_accounts.refused_cache,
     engine_accounts.allocates_cache,
     engine_accounts.room_taken,
     engine_accounts.cache_too_much,
     engine_accounts.engine_beside,
-    engine_accounts.engine_process,
     engine_accounts.engine_unnamed,
     _second_copy,
     _on_one_card,
@@ -348,7 +323,6 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _states_alone,
     _states_of_a_rank,
     _gathers_whole,
-    _first_stage,
     _split_up,
     _host_short,
     _requested_tensor,

@@ -191,10 +191,6 @@ _FROZEN = (
     " allocate 98.00 MiB. GPU 0 has a total capacity of 23.65 GiB of which 40.00 MiB is free. Of the allocated memory 23.02"
     " GiB is allocated by PyTorch, and 120.00 MiB is reserved by PyTorch but unallocated."
 )
-_STAGE = """Megatron-LM, Qwen2.5-72B, 4 nodes of 8 H100 80GB, --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4
---micro-batch-size 1 --seq-length 8192, no recompute
-[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 928.00 MiB. GPU 3 has a total capacity of 79.11 GiB
-"""
 _SPREAD = """python -m sglang.launch_server --model-path Qwen/Qwen2.5-32B-Instruct --tp 2
 2x RTX 4090 (24GB each)
 RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.
@@ -206,7 +202,6 @@ RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.
     [
         (_SHARE, "kv-cache", "share-below-weights"),
         (_FROZEN, "model-states", "frozen-alone"),
-        (_STAGE, "activations", "first-stage"),
         (_SPREAD, "weights-load", "weights-alone"),
     ],
 )
