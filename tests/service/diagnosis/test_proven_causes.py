@@ -82,7 +82,7 @@ def test_many_moves_at_once_are_what_each_is_alone() -> None:
     start = State.of(surrogate, surrogate.start(), (), 0.0, 1e12, order)
     needs, leasts = start.with_each()
     for place, effect in enumerate(effects):
-        assert needs[place] == pytest.approx(surrogate.process_bytes(effect))
+        assert needs[place] == pytest.approx(State.of(surrogate, effect, (), 0.0, 1e12, order).process_bytes())
         assert start.joined(place, 0.0).process_bytes() == pytest.approx(needs[place])
         assert leasts[place] <= needs[place] * 1.0000001
 

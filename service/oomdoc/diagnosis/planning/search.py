@@ -217,29 +217,33 @@ class Search:
 
     def _greedily(self, rank: Callable[[float, float, float], float], *, enough: bool) -> Found | None:
         """One move after the other, best by ``rank(before, after, pain)``; stops once it fits if that is ``enough``."""
-        surrogate, so_far = self.space.surrogate, self.space.surrogate.start()
-        options = [(c, p) for c, p in zip(self.candidates, self._pains, strict=True) if not c.move.remedy.hardware]
+        from oomdoc.diagnosis.planning.frontier import Order, State
+
+        surrogate = self.space.surrogate
+        here = [i for i, candidate in enumerate(self.candidates) if not candidate.move.remedy.hardware]
+        order = Order(surrogate, here, [candidate.effect for candidate in self.candidates])
+        so_far = State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
         best = self.price(())
         for _ in range(_STEPS):
             if best is None or (enough and best.fits):
                 return best
-            before = surrogate.process_bytes(so_far)
+            before, needs = so_far.process_bytes(), so_far.with_each()[0]
             ranked = sorted(
-                (rank(before, surrogate.process_bytes(surrogate.join(so_far, c.effect)), pain), c.move.key, c)
-                for c, pain in options
+                (rank(before, need, self._pains[i]), self.candidates[i].move.key, place)
+                for place, (i, need) in enumerate(zip(here, needs, strict=True))
             )
-            better = self._next(best, [c for _, _, c in ranked], first=enough)
+            better = self._next(best, [(place, self.candidates[here[place]]) for _, _, place in ranked], first=enough)
             if better is None:
                 return best
             best, added = better
-            so_far = surrogate.join(so_far, added.effect)
+            so_far = so_far.joined(added, 0.0)
         return best
 
-    def _next(self, best: Found, ranked: Sequence[Priced], *, first: bool) -> tuple[Found, Priced] | None:
-        """The first (or lowest) of the leading moves that really lowers the peak of ``best``."""
+    def _next(self, best: Found, ranked: Sequence[tuple[int, Priced]], *, first: bool) -> tuple[Found, int] | None:
+        """The first (or lowest) of the leading moves that really lowers the peak of ``best``, and its place."""
         tried = 0
-        lowest: tuple[Found, Priced] | None = None
-        for single in ranked:
+        lowest: tuple[Found, int] | None = None
+        for place, single in ranked:
             if tried >= _TRIED or (first and lowest is not None):
                 break
             if not all(self.space.compatible(single.move, other) for other in best.moves):
@@ -247,7 +251,7 @@ class Search:
             tried += 1
             found = self.price((*best.moves, single.move))
             if found is not None and _peak(found) < 0.995 * _peak(lowest[0] if lowest else best):
-                lowest = (found, single)
+                lowest = (found, place)
         return lowest
 
     def _relaxed(self, found: Found) -> Found:

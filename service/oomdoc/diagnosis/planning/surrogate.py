@@ -7,7 +7,6 @@ search picks is priced by the real model before it is believed.
 
 from __future__ import annotations
 
-from operator import add, mul
 from typing import Final
 
 from oomkb.dataclass import dataclass
@@ -39,18 +38,16 @@ class Surrogate:
         # Small terms of a phase are carried as one; they hardly move.
         self._small = _SMALL * largest
         self._names: list[tuple[str, str]] = []
+        self.starts: list[int] = []
+        """Where each phase's terms begin."""
         values: list[float] = []
-        bounds: list[tuple[int, int]] = []
         for name, phase in base.phases.items():
-            start = len(values)
+            self.starts.append(len(values))
             large = {t: v for t, v in phase.terms_bytes.items() if v >= self._small}
             self._names += [(name, t) for t in large] + [(name, _REST)]
             values += [*large.values(), phase.total_bytes - sum(large.values())]
-            bounds.append((start, len(values)))
         self._slot = {name: i for i, name in enumerate(self._names)}
         self.base = tuple(values)
-        self.starts = tuple(low for low, _ in bounds)
-        self._slices = tuple(slice(low, high) for low, high in bounds)
         self._order = tuple(base.phases)
         self.overhead = max(1.0, base.process_bytes - largest)
         upper = base.intervals["process"].high_bytes / base.process_bytes if "process" in base.intervals else 1.15
@@ -58,7 +55,7 @@ class Surrogate:
 
     def effect(self, after: Estimate) -> Effect:
         """One move's effect, from its own real estimate."""
-        ratio, added = [1.0] * len(self.base), [0.0] * len(self._slices)
+        ratio, added = [1.0] * len(self.base), [0.0] * len(self.starts)
         for i, (phase, term) in enumerate(self._names):
             if phase not in after.phases:
                 ratio[i] = 0.0
@@ -78,21 +75,4 @@ class Surrogate:
 
     def start(self) -> Effect:
         """No move at all."""
-        return Effect((1.0,) * len(self.base), (0.0,) * len(self._slices), 1.0)
-
-    @staticmethod
-    def join(a: Effect, b: Effect) -> Effect:
-        """Both effects."""
-        return Effect(tuple(map(mul, a.ratio, b.ratio)), tuple(map(add, a.added, b.added)), a.overhead * b.overhead)
-
-    def process_bytes(self, effect: Effect) -> float:
-        """Predicted process memory."""
-        return self._top(tuple(map(mul, self.base, effect.ratio)), effect.added) + self.overhead * effect.overhead
-
-    def _top(self, values: tuple[float, ...], added: tuple[float, ...]) -> float:
-        """The largest phase, from its terms one after the other."""
-        top = 0.0
-        for place, more in zip(self._slices, added, strict=True):
-            size = sum(values[place], more)
-            top = max(top, size)
-        return top
+        return Effect((1.0,) * len(self.base), (0.0,) * len(self.starts), 1.0)
