@@ -8,7 +8,7 @@ from __future__ import annotations
 from oomkb.frameworks.abilities import has, line, min_compute
 from oomkb.frameworks.completion import complete, described
 from oomkb.frameworks.lookup import canonical, find, lineage, supports
-from oomkb.frameworks.model import ENGINE, PLAIN, Default, Framework, Setting, in_range
+from oomkb.frameworks.model import ENGINE, PLAIN, Default, Setting, in_range
 from oomkb.frameworks.registry import ENGINES, FRAMEWORKS, LAUNCHERS
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "LAUNCHERS",
     "PLAIN",
     "Default",
-    "Framework",
     "Setting",
     "canonical",
     "complete",

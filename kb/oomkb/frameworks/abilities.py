@@ -43,8 +43,7 @@ def _spelled_out(features: str) -> Iterator[str]:
 @cache
 def _features(framework: str | None, serving: bool) -> tuple[Mapping[str, str], tuple[str, ...]]:
     """Features with the version since which they are there, and the packages whose version that is."""
-    own = [_by_name()[member.name] for member in lineage(framework)]
-    owner = next((record for record in own if record.features), None)
+    owner = next((record for record in lineage(framework) if record.features), None)
     packages: tuple[str, ...] = ()
     if owner is not None:
         text, packages = owner.features, (owner.package, owner.name)
@@ -72,11 +71,10 @@ def has(
 
 def min_compute(framework: str | None) -> float:
     """The lowest compute capability of NVIDIA's cards that the framework runs on; 0 where it has no bound."""
-    return next((_by_name()[m.name].min_compute for m in lineage(framework) if _by_name()[m.name].min_compute), 0.0)
+    return next((record.min_compute for record in lineage(framework) if record.min_compute), 0.0)
 
 
 def line(framework: str | None, remedy: str) -> str | None:
     """The line that switches a remedy on in the framework, where its record has one."""
-    own = (_by_name()[member.name] for member in lineage(framework))
-    owner = next((record for record in own if record.features or record.lines), None)
+    owner = next((record for record in lineage(framework) if record.features or record.lines), None)
     return owner.lines.get(remedy) if owner is not None else None

@@ -5,7 +5,8 @@ keys it knows beside them, what it can be set to, and its defaults, with the fil
 read. What reads and writes configurations, the defaults and the list of settings all come from it; deleting the file
 leaves no trace.
 
-- ``title``, ``kind``, ``package``: as in :class:`~oomkb.frameworks.model.Framework`; ``source``: where it was read.
+- ``title``; ``kind``: ``training``, ``serving``, ``rl`` or ``launcher``; ``package``: its name in a job's ``versions``;
+  ``source``: where it was read.
 - ``base``: the framework whose keys and defaults it has too; ``reads``: those whose keys it has, where they are others
   than the base; ``ignores``: keys of them that mean something else here, and classes whose calls are not the run's.
 - ``programs``: regular expressions over what is run or imported.
@@ -50,7 +51,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -59,7 +60,7 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.frameworks.circumstances import VALUES, circumstance
-from oomkb.frameworks.model import Default, Framework, Setting
+from oomkb.frameworks.model import Default, Setting
 from oomkb.memory.job import Job
 from oomkb.toml_files import read_toml
 
@@ -162,7 +163,9 @@ class Record:
     needs: tuple[NeedRow, ...] = ()
     totals: tuple[TotalBatch, ...] = ()
     settings: tuple[Setting, ...] = ()
+    """What it can be set to: as listed, else what it has a key for."""
     defaults: tuple[Default, ...] = ()
+    """With those of every engine, where it is one."""
 
 
 _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
@@ -196,7 +199,9 @@ def load(path: Path) -> Record:
 
 
 def _record(name: str, data: Mapping[str, Any]) -> Record:
-    source, base = str(data["source"]), data.get("base")
+    source, base, serves = str(data["source"]), data.get("base"), data["kind"] == "serving"
+    keys = tuple(KeyRow(tuple(keys.split()), *said.split()) for keys, said in data.get("keys", {}).items())
+    words = tuple(WordRow(**row) for row in data.get("words", ()))
     simple: dict[str, Any] = {field: data[field] for field in _PLAIN if field in data}
     simple |= {field: tuple(data.get(field, ())) for field in _LISTS}
     simple |= {field: frozenset(str(data.get(field, "")).split()) for field in _WORDS}
@@ -205,13 +210,17 @@ def _record(name: str, data: Mapping[str, Any]) -> Record:
         **simple,
         reads=tuple(data.get("reads", [base] if base else [])),
         adds=frozenset(key.replace("-", "_") for key in str(data.get("adds", "")).split()),
-        keys=tuple(KeyRow(tuple(keys.split()), *said.split()) for keys, said in data.get("keys", {}).items()),
-        words=tuple(WordRow(**row) for row in data.get("words", ())),
+        keys=keys,
+        words=words,
         rules=tuple(_rule(row) for row in data.get("rules", ())),
         needs=tuple(NeedRow(**row) for row in data.get("needs", ())),
         totals=tuple(TotalBatch(row["key"], row["gives"], tuple(row["by"])) for row in data.get("totals", ())),
-        settings=tuple(_settings(data.get("settings", {}))),
-        defaults=tuple(default_of(row, source) for row in data.get("defaults", ())),
+        settings=tuple(_settings(data.get("settings", {})) or _settable(keys, words)),
+        defaults=(
+            *(_of_engines("engine") if serves else ()),
+            *(default_of(row, source) for row in data.get("defaults", ())),
+            *(_of_engines("engine_last") if serves and not base else ()),
+        ),
     )
 
 
@@ -220,13 +229,13 @@ def _rule(row: Mapping[str, Any]) -> RuleRow:
     return RuleRow(**{**row, **lists})
 
 
-def _settings(data: Mapping[str, Any]) -> Iterator[Setting]:
-    for name in str(data.get("any", "")).split():
-        yield Setting(name)
+def _settings(data: Mapping[str, Any]) -> list[Setting]:
+    found = [Setting(name) for name in str(data.get("any", "")).split()]
     for written, values in data.items():
         if written != "any":
             name, _, versions = written.partition(" ")
-            yield Setting(name, None if values == "*" else frozenset(values), versions)
+            found.append(Setting(name, None if values == "*" else frozenset(values), versions))
+    return found
 
 
 def default_of(row: Mapping[str, Any], source: str, **more: Callable[[Job], Any]) -> Default:
@@ -252,27 +261,10 @@ def _of_engines(part: str) -> tuple[Default, ...]:
     return tuple(default_of(row, "engine arguments") for row in read_toml(_COMMON)[part])
 
 
-def framework_of(record: Record) -> Framework:
-    """The framework as the defaults and the planner know it: it can set what is listed, else what it has a key for."""
-    return Framework(
-        name=record.name,
-        title=record.title,
-        kind=record.kind,  # type: ignore[arg-type]
-        package=record.package,
-        aliases=record.aliases,
-        base=record.base,
-        defaults=(
-            *(_of_engines("engine") if record.kind == "serving" else ()),
-            *record.defaults,
-            *(_of_engines("engine_last") if record.kind == "serving" and not record.base else ()),
-        ),
-        settings=record.settings or tuple(_settable(record)),
-    )
-
-
-def _settable(record: Record) -> Iterator[Setting]:
-    limits: dict[str, frozenset[Any] | None] = {row.field: None for row in record.keys}
-    for row in record.words:
+def _settable(keys: Iterable[KeyRow], words: Iterable[WordRow]) -> Iterator[Setting]:
+    """What it can be set to where no list says so: what it has a key for."""
+    limits: dict[str, frozenset[Any] | None] = {row.field: None for row in keys}
+    for row in words:
         if row.codec:
             limits[row.field] = None
         elif row.field not in limits or limits[row.field] is not None:

@@ -7,7 +7,8 @@ from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from oomkb.frameworks.model import PLAIN, Framework, Setting, in_range
+from oomkb.frameworks.declared import Record, records
+from oomkb.frameworks.model import PLAIN, Setting, in_range
 
 
 def _key(name: str) -> str:
@@ -15,17 +16,15 @@ def _key(name: str) -> str:
 
 
 @cache
-def _names() -> dict[str, Framework]:
-    from oomkb.frameworks.registry import FRAMEWORKS
-
-    table: dict[str, Framework] = {}
-    for framework in FRAMEWORKS:
+def _names() -> dict[str, Record]:
+    table: dict[str, Record] = {}
+    for framework in records():
         for name in (framework.name, framework.title, framework.package, *framework.aliases):
             table.setdefault(_key(name), framework)
     return table
 
 
-def find(name: str | None) -> Framework | None:
+def find(name: str | None) -> Record | None:
     """The framework of this name, by canonical name, title, package or alias; words after it are ignored."""
     if not name or len(name) > 200:
         return None
@@ -49,9 +48,9 @@ def canonical(name: str | None) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def lineage(name: str | None) -> tuple[Framework, ...]:
+def lineage(name: str | None) -> tuple[Record, ...]:
     """The framework and those it inherits from, nearest first."""
-    out: list[Framework] = []
+    out: list[Record] = []
     current = find(name)
     while current is not None and current not in out:
         out.append(current)
@@ -59,9 +58,9 @@ def lineage(name: str | None) -> tuple[Framework, ...]:
     return tuple(out)
 
 
-def _matching(framework: str | None, field: str) -> list[tuple[Framework, Setting]]:
+def _matching(framework: str | None, field: str) -> list[tuple[Record, Setting]]:
     """The settings for a field along the lineage, each with the framework whose releases its range is about."""
-    found: list[tuple[Framework, Setting]] = []
+    found: list[tuple[Record, Setting]] = []
     for member in lineage(framework):
         own = [s for s in member.settings if s.field == field]
         found += [(member, s) for s in own]

@@ -1,11 +1,10 @@
-"""What is known of a framework: its names, the defaults that decide memory, and the settings it has keys for."""
+"""The defaults of a framework that decide memory, and the settings it has keys for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
@@ -14,8 +13,6 @@ PLAIN: Final = "transformers"
 """What a run is taken to be written on where nothing says otherwise."""
 ENGINE: Final = "vllm"
 """What serves a model where nothing says otherwise."""
-
-Kind = Literal["training", "serving", "rl", "launcher"]
 
 
 @lru_cache(maxsize=512)
@@ -80,18 +77,3 @@ class Setting:
     field: str
     values: frozenset[Any] | None = None
     versions: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Framework:
-    """One framework. ``base`` names the framework whose defaults and settings it inherits."""
-
-    name: str
-    title: str
-    kind: Kind
-    package: str
-    """PyPI name, under which a job's ``versions`` has it."""
-    aliases: tuple[str, ...] = ()
-    base: str | None = None
-    defaults: tuple[Default, ...] = ()
-    settings: tuple[Setting, ...] = field(default=())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomkb.frameworks.declared import framework_of, records
-from oomkb.frameworks.model import Framework
+from oomkb.frameworks.declared import records
 
-FRAMEWORKS: tuple[Framework, ...] = tuple(map(framework_of, records()))
+FRAMEWORKS: Final = records()
 """Sorted by name."""
 LAUNCHERS: Final = frozenset(f.name for f in FRAMEWORKS if f.kind == "launcher")
 """What starts and wraps other frameworks' programs."""
