@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from oomkb.frameworks.declared import Record, records
-from oomkb.frameworks.model import PLAIN, Setting, in_range
+from oomkb.frameworks.model import PLAIN, in_range
 
 
 def _key(name: str) -> str:
@@ -58,44 +58,37 @@ def lineage(name: str | None) -> tuple[Record, ...]:
     return tuple(out)
 
 
-def _matching(framework: str | None, field: str) -> list[tuple[Record, Setting]]:
-    """The settings for a field along the lineage, each with the framework whose releases its range is about."""
-    found: list[tuple[Record, Setting]] = []
-    for member in lineage(framework):
-        own = [s for s in member.settings if s.field == field]
-        found += [(member, s) for s in own]
-        # A framework that lists the values it takes replaces its base's list.
-        if any(s.values is not None for s in own):
-            break
-    return found
+_SWITCHES: Final = "offload"
+"""What is said by switches of their own, some of them a base's: no list of its values is the whole."""
 
 
 def supports(
-    framework: str | None,
-    field: str,
-    value: Any = None,
-    version: str | None = None,
-    versions: Mapping[str, str] = MappingProxyType({}),
+    framework: str | None, field: str, value: Any = None, versions: Mapping[str, str] = MappingProxyType({})
 ) -> bool:
     """Whether the framework has a setting for a job field, or for this value of it.
 
     :param field: a (dotted) job field: ``fused_ce``, ``offload``, ``serving.max_num_seqs``.
-    :param value: a value to set; for ``offload`` one part of it.
-    :param version: of the framework itself; unknown counts as the newest.
-    :param versions: of packages by name: a setting that comes from a base (TRL's from transformers) is judged by the
-        base's own version, never by that of the framework built on it.
+    :param value: a value to set; of several each by itself.
+    :param versions: of packages by name, where an unknown one counts as the newest: a setting that comes from a base
+        (TRL's from transformers) is judged by the base's own version, never by that of the framework built on it.
 
     A framework that is not known supports nothing but what any training script can be changed to.
     """
-    known = find(framework)
-    if isinstance(value, list | tuple):
-        return all(supports(framework, field, v, version, versions) for v in value)
-    for owner, setting in _matching(framework if known is not None else PLAIN, field):
-        of_owner = versions.get(owner.package)
-        if version is not None and known is owner:
-            of_owner = version
-        if not in_range(setting.versions, of_owner):
-            continue
-        if value is None or setting.values is None or value in setting.values:
+    installed = tuple(versions.items())
+    parts = value if isinstance(value, list | tuple) else (value,)
+    return all(_supports(framework, field, part, installed) for part in parts)
+
+
+@lru_cache(maxsize=16_384, typed=True)
+def _supports(framework: str | None, field: str, value: Any, installed: tuple[tuple[str, str], ...]) -> bool:
+    """The same of one value: a planner's search asks this hundreds of times of the same few settings."""
+    versions = dict(installed)
+    for member in lineage(framework) or lineage(PLAIN):
+        own = [s for s in member.settings if s.field == field]
+        there = (s for s in own if in_range(s.versions, versions.get(member.package)))
+        if any(value is None or s.values is None or value in s.values for s in there):
             return True
+        # A framework that lists the values it takes replaces its base's list.
+        if any(s.values is not None for s in own) and field != _SWITCHES:
+            return False
     return False

@@ -87,8 +87,8 @@ def test_stated_fields_stay():
 
 
 def test_supports():
-    assert supports("llama-factory", "fused_ce", True, "0.9.1")
-    assert not supports("llama-factory", "fused_ce", True, "0.8.0")
+    assert supports("llama-factory", "fused_ce", True, {"llamafactory": "0.9.1"})
+    assert not supports("llama-factory", "fused_ce", True, {"llamafactory": "0.8.0"})
     assert not supports("vllm", "micro_batch")
     assert supports("vllm", "serving.max_model_len")
     assert not supports("openrlhf", "offload", "param")
@@ -96,9 +96,9 @@ def test_supports():
     assert not supports("megatron", "method", "lora")
     assert supports("trl", "quant", "nf4")
     # What comes from a base is judged by the base's version, not by that of the framework built on it.
-    assert supports("trl", "fused_ce", True, "0.29.0")
-    assert supports("trl", "fused_ce", True, "0.29.0", {"transformers": "4.50.0"})
-    assert not supports("trl", "fused_ce", True, "0.29.0", {"transformers": "4.40.0"})
+    assert supports("trl", "fused_ce", True, {"trl": "0.29.0"})
+    assert supports("trl", "fused_ce", True, {"trl": "0.29.0", "transformers": "4.50.0"})
+    assert not supports("trl", "fused_ce", True, {"trl": "0.29.0", "transformers": "4.40.0"})
     assert [f.name for f in lineage("unsloth")] == ["unsloth", "trl", "transformers"]
 
 

@@ -7,7 +7,7 @@ keeps the global batch, whichever remedies it combines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
@@ -15,6 +15,7 @@ from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_serving,
 from oomdoc.diagnosis.fixes.hardware import suits
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
+from oomkb.frameworks import has, supports
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
 
@@ -55,39 +56,19 @@ class Move:
 
 def settable(framework: str | None, fields: Mapping[str, Any], versions: Mapping[str, str]) -> bool:
     """Whether the framework has a setting for every field that is one of a script's own."""
-    installed = tuple(versions.items())
-    for name, value in fields.items():
-        if name.partition(".")[0] in _OUTSIDE or name in ("rollout.colocated", "method", "autocast"):
-            continue
-        if not all(_supported(framework, name, v, installed) for v in (value if isinstance(value, list) else [value])):
-            return False
-    return True
-
-
-_LOCAL_SETTINGS: Final = ("serving.max_model_len", "serving.kv_dtype", "serving.max_num_batched_tokens", "quant")
-
-
-@lru_cache(maxsize=16_384, typed=True)
-def _supported(framework: str | None, name: str, value: Any, installed: tuple[tuple[str, str], ...]) -> bool:
-    """As :func:`oomkb.frameworks.supports`, each framework of the lineage judged by its own package's version.
-
-    A search asks this hundreds of times of the same few settings.
-
-    :param installed: package and version.
-    """
-    from oomkb.frameworks import PLAIN, has, in_range, lineage
-
+    own = {
+        name: value
+        for name, value in fields.items()
+        if name.partition(".")[0] not in _OUTSIDE and name not in ("rollout.colocated", "method", "autocast")
+    }
     if has(framework, "spills"):
-        return name in _LOCAL_SETTINGS
-    versions = dict(installed)
-    for member in lineage(framework) or lineage(PLAIN):
-        own = [s for s in member.settings if s.field == name]
-        version = versions.get(member.package)
-        if any(in_range(s.versions, version) and (s.values is None or value in s.values) for s in own):
-            return True
-        if own and name != _UNION:  # what is offloaded is said by switches of their own, some of them a base's
-            return False
-    return False
+        return own.keys() <= _LOCAL_SETTINGS
+    return all(supports(framework, name, value, versions) for name, value in own.items())
+
+
+_LOCAL_SETTINGS: Final = frozenset(
+    {"serving.max_model_len", "serving.kv_dtype", "serving.max_num_batched_tokens", "quant"}
+)
 
 
 def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:
