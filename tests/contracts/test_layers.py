@@ -48,7 +48,6 @@ ORDER = [
         "oomdoc.cli",
         "oomdoc.mcp",
         "oomdoc.hook",
-        "oomdoc.hub",
         "oomdoc.scaffold",
         "oomdoc.trainer_callback",
         "oomdoc.wrap",

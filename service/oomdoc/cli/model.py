@@ -34,17 +34,6 @@ app.registered_commands[-1].name = "show"
 
 
 @app.command()
-def fetch(name: Annotated[str, typer.Argument(help="A hub id, owner/name.")]) -> None:
-    """Look a model's config.json up on the hub and keep it in your own catalogue.
-
-    Example: `oomdoc model fetch Qwen/Qwen3-8B`
-    """
-    from oomdoc.hub import add_from_hub
-
-    show(f"{add_from_hub(name).name} added")
-
-
-@app.command()
 def add(
     config: Annotated[Path, typer.Argument(help="A Hugging Face config.json.")],
     name: Annotated[str | None, typer.Option(help="The name to know it by; default: the file's own.")] = None,
