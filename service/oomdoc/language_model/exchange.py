@@ -1,10 +1,8 @@
-"""One request and its answer, as lines, within one limit of time and size, for callers with an event loop or none."""
+"""One request and its answer, as lines, within one limit of time and size."""
 
 from __future__ import annotations
 
-import asyncio
-import queue
-import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -29,93 +27,35 @@ class Refusal(Unavailable):
 def exchanged(url: str, headers: Mapping[str, str], body: Mapping[str, Any], seconds: float) -> Iterator[str]:
     """Post ``body`` and give the answer's lines as they come.
 
-    :param seconds: limit around everything; an endpoint that drips cannot stretch it.
+    :param seconds: limit of the whole, looked at with every piece: an endpoint that drips cannot stretch it.
     :raises Unavailable: whatever goes wrong; :class:`Refusal` for a status that is not 200.
     """
-    worker = _Worker(url, headers, body, seconds)
-    worker.start()
+    seconds = max(seconds, 0.01)
+    ends = time.monotonic() + seconds
     try:
-        while True:
-            item = worker.items.get()
-            if isinstance(item, str):
-                yield item
-            elif item is None:
-                return
-            else:
-                raise item
-    finally:
-        worker.cancel()
-
-
-class _Worker(threading.Thread):
-    """A thread with an event loop of its own: the caller may be inside another one, or have none."""
-
-    def __init__(self, url: str, headers: Mapping[str, str], body: Mapping[str, Any], seconds: float) -> None:
-        super().__init__(name="oomdoc-language-model", daemon=True)
-        self.items: queue.SimpleQueue[str | Unavailable | None] = queue.SimpleQueue()
-        self._request = (url, dict(headers), dict(body), max(seconds, 0.01))
-        self._lock = threading.Lock()
-        self._running: tuple[asyncio.AbstractEventLoop, asyncio.Task[None]] | None = None
-
-    def run(self) -> None:
-        try:
-            asyncio.run(self._exchange())
-        except Unavailable as error:
-            self.items.put(error)
-        except TimeoutError:
-            self.items.put(Unavailable("timeout"))
-        except httpx.TimeoutException:
-            self.items.put(Unavailable("timeout"))
-        except (OSError, httpx.HTTPError, httpx.InvalidURL, RuntimeError, ValueError) as error:
-            self.items.put(Unavailable("unreachable", type(error).__name__))
-        except asyncio.CancelledError:
-            self.items.put(Unavailable("unreachable", "cancelled"))
-        else:
-            self.items.put(None)
-
-    def cancel(self) -> None:
-        """Nobody waits for the rest."""
-        with self._lock:
-            if self._running is not None:
-                loop, task = self._running
-                loop.call_soon_threadsafe(task.cancel)
-
-    async def _exchange(self) -> None:
-        task = asyncio.current_task()
-        with self._lock:
-            self._running = (asyncio.get_running_loop(), task) if task is not None else None
-        try:
-            await self._posted()
-        finally:
-            with self._lock:
-                self._running = None
-
-    async def _posted(self) -> None:
-        url, headers, body, seconds = self._request
-        async with (
-            asyncio.timeout(seconds),
-            httpx.AsyncClient(follow_redirects=False, timeout=seconds) as client,
-            client.stream("POST", url, json=body, headers=headers) as response,
+        with (
+            httpx.Client(follow_redirects=False, timeout=seconds) as client,
+            client.stream("POST", url, json=dict(body), headers=dict(headers)) as response,
         ):
             if response.status_code != 200:
-                raise Refusal(response.status_code, await _start_of(response))
-            held = bytearray()
-            size = 0
-            async for chunk in response.aiter_bytes():
+                raise Refusal(response.status_code, _start_of(response))
+            held, size = b"", 0
+            for chunk in response.iter_bytes():
                 size += len(chunk)
-                if size > _ANSWER_BYTES:
-                    raise Unavailable("too-large")
-                held += chunk
-                *whole, rest = held.split(b"\n")
-                held = bytearray(rest)
-                for line in whole:
-                    self.items.put(line.decode("utf-8", "replace"))
-            self.items.put(held.decode("utf-8", "replace"))
+                if size > _ANSWER_BYTES or time.monotonic() > ends:
+                    raise Unavailable("too-large" if size > _ANSWER_BYTES else "timeout")
+                *whole, held = (held + chunk).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in whole)
+            yield held.decode("utf-8", "replace")
+    except httpx.TimeoutException as error:
+        raise Unavailable("timeout") from error
+    except (OSError, httpx.HTTPError, httpx.InvalidURL, RuntimeError, ValueError) as error:
+        raise Unavailable("unreachable", type(error).__name__) from error
 
 
-async def _start_of(response: httpx.Response) -> str:
-    held = bytearray()
-    async for chunk in response.aiter_bytes():
+def _start_of(response: httpx.Response) -> str:
+    held = b""
+    for chunk in response.iter_bytes():
         held += chunk
         if len(held) > _REFUSAL_BYTES:
             break
