@@ -40,6 +40,8 @@ LATER = {  # frameworks of which figures were met only with a set, or with one a
     "unseen3.jsonl": ("prime-rl", "automodel"),
     "unseen4.jsonl": (),
     "unseen6.jsonl": (),
+    "unseen8.jsonl": (),
+    "unseen9.jsonl": (),
 }
 FEW = frozenset({"changing lengths", "not met"})
 """Groups that runs of which less is known are added to."""
