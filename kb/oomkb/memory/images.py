@@ -7,6 +7,7 @@ from typing import Final
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
+from oomkb.notes import Note, note
 
 USUAL_PIXELS: Final = 1280 * 28 * 28
 """Where no limit is stated: what Qwen2-VL's and Qwen2.5-VL's cards advise; the processors' own is ten times that."""
@@ -52,6 +53,13 @@ def images_of(job: Job, shape: ModelShape) -> Images:
         longest=longest if vision.tokens_per_image is None else longest // max(1, vision.tiles(pixels)),
         frozen=_frozen(job),
     )
+
+
+def unstated_images(job: Job, shape: ModelShape) -> tuple[Note, ...]:
+    """That a model which sees was priced without images, because none are stated."""
+    if shape.vision is None or job.images or job.max_pixels or job.video_frames:
+        return ()
+    return (note("estimate.images-not-counted", tokens=shape.vision.tokens(USUAL_PIXELS)),)
 
 
 def counted(job: Job) -> bool:

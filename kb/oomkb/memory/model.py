@@ -14,6 +14,7 @@ from oomkb.memory.estimate import Estimate, Interval, Later, Phase, Served, merg
 from oomkb.memory.evaluating import evaluation_terms
 from oomkb.memory.extra_models import ExtraMemory, extra_memory
 from oomkb.memory.host import host_phases
+from oomkb.memory.images import unstated_images
 from oomkb.memory.intervals import (
     SCRIPT,
     fixed_share,
@@ -124,7 +125,7 @@ def estimate(
     states = states_of(s, shape)
     extra = extra_memory(job, s, shape, device, shapes or {})
     warnings += extra.warnings
-    warnings += [*_doubts(job, s), *s.notes]
+    warnings += [*_doubts(job, s), *s.notes, *unstated_images(job, shape)]
     phases = _phases(job, s, shape, states, extra)
     beside = extra.host + _offloaded_activations(job, s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters

@@ -83,3 +83,17 @@ def test_a_frozen_tower_is_not_trained():
     frozen = price(Job.from_document({**JOB, "method": "full", "framework": "llama-factory"})).estimate
     vision = ModelShape.from_config(models.find(JOB["model"]).config).vision
     assert free.trainable - frozen.trainable == vision.params
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, []),
+        ({"max_pixels": None}, []),
+        ({"max_pixels": None, "images": None}, ["estimate.images-not-counted"]),
+        ({"model": "Qwen/Qwen2.5-7B-Instruct", "max_pixels": None, "images": None}, []),
+    ],
+)
+def test_a_model_that_sees_says_that_no_images_are_counted(fields, said):
+    found = price(Job.from_document({**JOB, **fields})).estimate.warnings
+    assert [w.key for w in found if "image" in w.key] == said
