@@ -18,6 +18,7 @@ from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
+from oomdoc.messages import say
 from oomkb.catalog.diffusion import pipeline
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
@@ -64,6 +65,10 @@ _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 
 def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
     """The causes with the proven one first, where there is one, and the disproved ones last."""
+    return _with_states(view, _proven(view, causes))
+
+
+def _proven(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
     found = next((account for make in _ACCOUNTS for account in make(view)), None)
     if found is None:
         return _without_disproved(view, causes)
@@ -75,6 +80,20 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
     rest = sum(c.probability for c in others)
     share = (1 - likelier) / rest if rest else 0.0
     return (first, *(replace(c, probability=c.probability * min(1.0, share)) for c in others))
+
+
+def _with_states(view: View, causes: tuple[CauseFinding, ...]) -> tuple[CauseFinding, ...]:
+    """With the sum of the states among the first cause's reasons, where they are more than the card has."""
+    states, capacity = view.state_bytes, view.bytes_of("capacity")
+    if not causes or causes[0].cause not in _OF_STATES or not states or not capacity or states <= capacity:
+        return causes
+    first, said = causes[0], say("feature.states", states_bytes=states, capacity_bytes=capacity)
+    if any(why.key == said.key or why.key.startswith("account.") for why in first.why[:1]):
+        return causes
+    return (replace(first, why=(said, *first.why)), *causes[1:])
+
+
+_OF_STATES: Final = frozenset({"model-states", "optimizer-init"})
 
 
 def _disproved(view: View) -> Iterator[str]:

@@ -204,7 +204,9 @@ class View:
         """Predicted weights, gradients and optimizer states that one GPU holds at once; no temporaries of the step."""
         if self.estimate is None:
             return None
-        return max(sum(p.terms_bytes.get(name, 0.0) for name in _STATES) for p in self.estimate.phases.values())
+        phases = self.estimate.phases
+        steps = (phases["optimizer-step"],) if "optimizer-step" in phases else phases.values()
+        return max(sum(phase.terms_bytes.get(name, 0.0) for name in _STATES) for phase in steps)
 
 
 _STATES: Final = ("weights", "adapters", "gradients", "fp32 masters", "optimizer states")

@@ -57,11 +57,25 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             name = next(value for word, value in _STEPS if word in found[0])
             yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
             break
-    for line in candidates(_HOST, lines, words):
-        if (found := _HOST.search(line.raw)) is not None:
-            yield Fact("host_gib", _host_gib(found), line.span(found.start() + 1), "prose", _LIKELY)
-            break
+    yield from _host(lines, words)
     yield from _slurm_accounts(lines, words)
+
+
+_LIMITS: Final = frozenset({"option", "container", "flow", "limit", "limited", "request", "seff", "cgroup"})
+"""What a process may use, whatever the machine has."""
+
+
+def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
+    """Host memory: the largest limit where one is set (a container requests less than its limit), else what is said."""
+    sized = [
+        (found.lastgroup in _LIMITS, _host_gib(found), line.span(found.start() + 1))
+        for line in candidates(_HOST, lines, words)
+        for found in _HOST.finditer(line.raw)
+    ]
+    limits = [size for size in sized if size[0]]
+    if sized:
+        _, gib, span = max(limits, key=lambda size: size[1]) if limits else sized[0]
+        yield Fact("host_gib", gib, span, "prose", _LIKELY)
 
 
 def _slurm_accounts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -84,7 +98,7 @@ def _slurm_accounts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def _host_gib(found: re.Match[str]) -> float:
     """GiB of a stated size; ``free`` prints a bare number in the unit that it was asked for."""
     text = next(v for v in found.groupdict().values() if v)
-    number, unit = text.rstrip("TtGgMmIiBb "), text.lstrip("0123456789. ")
+    number, unit = text.rstrip("TtGgMmKkIiBb "), text.lstrip("0123456789. ")
     bare = float(number) >= _MIB_FROM
     kib = float(number) >= _KIB_FROM
     return to_bytes(number, unit or ("K" if kib else "M" if bare else "G")) / _GIB

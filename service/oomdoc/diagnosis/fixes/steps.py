@@ -236,11 +236,15 @@ def _loaded(job: Job, context: Context) -> Iterator[Variant]:
     narrow = (job.param_dtype in _HALF and "param_dtype" not in job.assumed) or (
         context.facts.get("pipeline") is not None and job.autocast in _HALF
     )
-    if not four_bit and not narrow:
+    # A copy that is larger than the card in 16 bits needs fewer bits or several cards; a trainer that is configured
+    # loads for itself.
+    own_code = line_of(context.framework, "arguments") not in ("yaml", "flags") or context.facts.get("device_map")
+    alone = own_code and not context.facts.get("half_exceeds_card")
+    if alone and not four_bit and not narrow:
         yield step("load-sharded.dtype", 0.4, line=f"from_pretrained(..., torch_dtype=torch.{dtype})")
     if job.sharding == "zero3":
         yield step("load-sharded.zero3", 0.6, line=ZERO_FIRST)
-    elif world_size(job) > 1 and job.sharding in (None, "none", "ddp"):
+    elif alone and world_size(job) > 1 and job.sharding in (None, "none", "ddp"):
         yield step("load-sharded.own-gpu", 0.5, line=_OWN_MAP)
 
 

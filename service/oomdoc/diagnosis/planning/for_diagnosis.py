@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomdoc.diagnosis.accounts import WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.fixes._remedy import Variant
@@ -108,7 +109,7 @@ def planning_for(
     if prices is not None:
         prices.engine = _measured(evidence, prices)
         context = context_for(prices, context)
-        context = replace(context, facts={**context.facts, **_of_host(evidence, prices, context.phase)})
+        context = replace(context, facts={**context.facts, **_sizes(evidence, prices, context.phase)})
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -235,9 +236,11 @@ def _with_hints(
 _STEPS: Final = frozenset({"fixes.entropy-chunks.how", "fixes.fewer-prompts.how"})
 
 
-def _of_host(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:
+def _sizes(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:
+    """What arithmetic knows that an instruction depends on."""
     need = host_need(evidence, prices.job, prices.base.estimate, prices.shape, phase)
-    return {"host_need": need, "fits_on_gpu": _fits_on_gpu(prices)}
+    exceeds = prices.capacity_bytes is not None and WEIGHT_BYTES * prices.shape.params > prices.capacity_bytes
+    return {"host_need": need, "fits_on_gpu": _fits_on_gpu(prices), "half_exceeds_card": exceeds}
 
 
 def _fits_on_gpu(prices: Prices) -> bool:

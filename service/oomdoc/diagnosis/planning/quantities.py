@@ -161,7 +161,7 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "attention-scores": ("attention", "micro-batch", "seq-len"),
     "model-states": ("zero", "fsdp", "distributed-optimizer", "optimizer-8bit", "lora", "qlora"),
     "optimizer-init": ("optimizer-8bit", "zero", "offload-optimizer", "lora"),
-    "weights-load": ("qlora", "serving-quant", "serving-tensor-parallel"),
+    "weights-load": ("qlora", "zero", "fsdp", "serving-quant", "serving-tensor-parallel"),
     "kv-cache": ("serving-length", "serving-concurrency", "serving-kv-dtype"),
     "rollout-engine": ("rollout-sleep", "rollout-utilization", "rollout-separate"),
     "zero3-gather": ("buckets", "micro-batch"),

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from oomdoc.evidence import Document
 from oomkb.errors import OomdocError
-from oomkb.frameworks import canonical, line
+from oomkb.frameworks import canonical, line, lineage
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
@@ -164,18 +164,17 @@ _ABOUT: Final = {"grad_ckpt": "checkpoint"}
 
 @lru_cache(maxsize=4096)
 def names_of(framework: str | None, field: str) -> tuple[str, ...]:
-    """The keys by which a framework says a job field."""
+    """The keys by which a framework, else one that it is built on, says a job field."""
     from oomdoc.intake.configs import TABLES
+    from oomdoc.intake.configs.rules import never
 
-    wanted = canonical(framework)
-    for table in TABLES:
-        if table.name != wanted:
-            continue
+    tables = {table.name: table for table in TABLES}
+    for table in (tables[member.name] for member in lineage(framework) if member.name in tables):
         for key in table.all_keys():
             if key.field == field:
                 return key.names
         for group in table.all_groups():
-            if field in group.fields:
+            if field in group.fields and group.write is not never:
                 # A group's keys say several things; only those that are about this one name it.
                 return tuple(n for n in group.names if _ABOUT.get(field, "") in n)
     return ()

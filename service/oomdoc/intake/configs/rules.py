@@ -189,6 +189,10 @@ def _fits(pattern: Any, value: Any) -> bool:
     return pattern == "*" or str(value) in str(pattern).split("|")
 
 
+def never(_view: View, _field: str, _value: Any) -> None:
+    """How a group writes that is only read."""
+
+
 def rule_group(row: RuleRow, codecs: Mapping[str, Codec], heads: frozenset[str]) -> Group:
     """The group of keys that a rule reads and writes.
 
@@ -219,7 +223,7 @@ def rule_group(row: RuleRow, codecs: Mapping[str, Codec], heads: frozenset[str])
 
     first = [name for conditions, _ in cases for name in conditions[0].names if name[0] != "@" and conditions]
     names = tuple(dict.fromkeys(first)) if row.keys is None else tuple(row.keys.split())
-    return Group((row.field,), names, read, write)
+    return Group((row.field,), names, read, write if writes else never)
 
 
 def need_of(row: NeedRow, heads: frozenset[str]) -> Need:
