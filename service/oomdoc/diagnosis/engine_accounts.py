@@ -139,3 +139,30 @@ def share_below_weights(view: View) -> Iterator[Account]:
         sizes = {"given_bytes": share * free, "capacity_bytes": free, "weight_bytes": weights}
         shares = {"share": share, "least": f"{weights / free + 0.01:.2f}"}
         yield from account_of(view, "kv-cache", "share-below-weights", {**shares, **sizes}, after.span)
+
+
+def warmed_up(view: View) -> Iterator[Account]:
+    """vLLM's warm-up makes the fp32 logits of all requests at once; the share that was set leaves no room for them."""
+    found, shape = last_signal(view, "vllm-sampler-warmup"), view.shape
+    share, most = (view.stated(f"serving.{name}") for name in ("gpu_memory_utilization", "max_num_seqs"))
+    requests = (found.data.get("requests") if found is not None else None) or most
+    if found is None or shape is None or not requests or not (share or most):
+        return
+    sizes = {"requests": f"{requests:,}", "words": f"{shape.dims.vocab:,}", "size_bytes": 4 * requests * shape.dims.vocab}
+    yield from account_of(view, "kv-cache", "warmed-up", sizes, found.span)
+
+
+def weights_fill(view: View) -> Iterator[Account]:
+    """The weights fit the card and next to nothing does beside them: no share of the rest holds a cache."""
+    failure, capacity = view.failure, view.bytes_of("capacity")
+    if failure is None or failure.kind != "device" or not capacity or not view.serving or view.job.offload:
+        return
+    named = view.stated("model") is not None and view.phase in ("load", "engine-init", "unknown")
+    if named and _FILLED * capacity <= view.weight_bytes <= capacity:
+        sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
+        rest = {"rest_bytes": capacity - view.weight_bytes}
+        yield from account_of(view, "kv-cache", "weights-fill", {**sizes, **rest})
+
+
+_FILLED: Final = 0.9
+"""Share of the card that weights take so that context, workspace and a cache do not fit beside them."""

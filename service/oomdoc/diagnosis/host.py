@@ -15,6 +15,7 @@ from oomdoc.diagnosis.fixes._job import DEEPSPEED, is_script, is_serving
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass
+from oomkb.frameworks import in_range
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP
@@ -89,6 +90,12 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         yield HostNeed("offload", 1, size)
 
 
+def _is_recent(job: Job) -> bool:
+    """Whether transformers is known to take the checkpoint's dtype."""
+    version = job.versions.get("transformers")
+    return version is not None and in_range(">=5", version)
+
+
 def _copies(job: Job, shape: ModelShape) -> Iterator[HostNeed]:
     """The whole model in every process that loads it, in the dtype that is stated or either, the framework's first.
 
@@ -96,7 +103,9 @@ def _copies(job: Job, shape: ModelShape) -> Iterator[HostNeed]:
     """
     dtype = None if "param_dtype" in job.assumed or job.sharding in DEEPSPEED else job.param_dtype
     ranks = 1 if job.objective == "inference" else max(1, job.gpus or job.world or 1)
-    half_first = job.sharding in DEEPSPEED or job.param_dtype == "bf16"
+    # A script that names no dtype loads fp32 before transformers 5.
+    fp32 = is_script(job) and "param_dtype" in job.assumed and not _is_recent(job)
+    half_first = job.sharding in DEEPSPEED or (job.param_dtype == "bf16" and not fp32)
     for name in (dtype,) if dtype in _BYTES else ("bf16", "fp32") if half_first else ("fp32", "bf16"):
         for count in dict.fromkeys((1, ranks) if job.sharding in FSDP else (ranks,)):
             yield HostNeed("load", count, float(shape.params * _BYTES[name]), name)

@@ -338,6 +338,8 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _pipeline_weights,
     engine_accounts.share_below_weights,
     engine_accounts.weights_alone,
+    engine_accounts.weights_fill,
+    engine_accounts.warmed_up,
     _frozen_alone,
     _states_alone,
     _states_of_a_rank,

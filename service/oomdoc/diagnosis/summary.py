@@ -113,14 +113,17 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
 
 
 def _held_by_engine(view: View) -> Iterator[Message]:
-    """What an engine that started holds, by its own log."""
-    weights, cache, room = (last_signal(view, f"vllm-{name}") for name in ("weights", "kv-cache-memory", "concurrency"))
-    if weights is None or cache is None:
+    """What an engine that started holds, by its own log: its cache in bytes, or in tokens."""
+    found = {name: last_signal(view, f"vllm-{name}") for name in ("weights", "profile", "kv-cache-memory", "concurrency")}
+    printed = {key: value for signal in found.values() if signal is not None for key, value in signal.data.items()}
+    length, requests, served = printed.get("length"), printed.get("concurrency"), view.estimate and view.estimate.served
+    cache = printed.get("kv_cache_bytes")
+    if cache is None and length and requests and served and served.length:
+        cache = length * requests * served.token_bytes
+    if printed.get("weights_bytes") is None or cache is None:
         return
-    sizes = {"weight_bytes": weights.data["weights_bytes"], "cache_bytes": cache.data["kv_cache_bytes"]}
-    yield say("answer.engine-holds", **sizes)
-    if room is not None:
-        length, requests = room.data["length"], room.data["concurrency"]
+    yield say("answer.engine-holds", weight_bytes=printed["weights_bytes"], cache_bytes=cache)
+    if length and requests:
         yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
 
 

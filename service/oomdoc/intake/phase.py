@@ -224,7 +224,7 @@ _BETWEEN_FRAMES: Final = 12
 """Lines of one writer between the frames of one traceback."""
 _QUOTED: Final = 3
 """Lines before a message that is quoted first, with its log after it."""
-_STARTS: Final = ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile")
+_STARTS: Final = ("vllm-kv-cache-too-small", "vllm-no-cache-blocks", "vllm-profile", "vllm-sampler-warmup")
 
 
 def frames_of(index: int, lines: Sequence[Line], placed: Sequence[Placed]) -> tuple[Frame, ...]:
@@ -293,6 +293,8 @@ def phase_fact(
     operation = phase_of_operation("\n".join(line.text for line in lines[:4000])[:60_000])
     if operation is not None and stated in (None, "load", "forward", "backward", "generate"):
         return Fact("phase", operation, span, "log", 0.9)
+    if serving and engine is not None and engine.starting:
+        return Fact("phase", engine.phase(stated), span, "log", 0.9)
     if serving and engine is not None and stated in (None, "load", "forward", "engine-init", "generate"):
         return Fact("phase", engine.phase(stated), span, "prose", _GUESSED)
     if stated is not None:
@@ -321,7 +323,7 @@ def _refused(failure: Failure) -> bool:
 def _of_pass(shown: str, stated: str | None, engine: _Engine | None) -> str:
     """What frames show, made more exact by what is said of the pass or the engine."""
     if engine is not None and shown in ("forward", "loss"):
-        return "generate" if engine.served else "engine-init"
+        return engine.phase(stated)
     if shown == "forward" and stated in ("backward", "optimizer-step", "save"):
         return stated  # collectives and plumbing show in every pass
     return stated if stated == "eval" and shown in ("forward", "loss") else shown
@@ -335,7 +337,7 @@ class _Engine:
         said = "\n".join(t.text for t, kind in zip(lines, kinds, strict=True) if kind in ("prose", "log"))
         self.named = _RE["engine"].search(text) is not None
         self.served = self.named and _RE["served"].search(said[:20_000]) is not None
-        self.starting = any(s.name in _STARTS for s in signals)
+        self.starting = any(s.name in _STARTS for s in signals) or _RE["not_started"].search(text) is not None
 
     def phase(self, stated: str | None) -> str:
         """An engine fails while it starts, unless it is said that it served."""

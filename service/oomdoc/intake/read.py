@@ -36,7 +36,7 @@ from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import ENGINES, find
+from oomkb.frameworks import ENGINES, PLAIN, find
 from oomkb.units import to_gib
 
 if TYPE_CHECKING:
@@ -158,9 +158,22 @@ def _of_framework(
     """The facts and the framework; of an engine beside a trainer, the trainer's, the engine being its rollouts'."""
     engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
     if engine is None:
-        return facts, framework
+        return _of_trainer(facts, framework), framework
     trainer = named_trainer(*text, next((n for n in (framework, shown) if n not in ENGINES), None))
     return (of_rollout(facts, trainer, engine), trainer.name) if trainer is not None else (facts, framework)
+
+
+def _of_trainer(facts: list[Fact], framework: str | None) -> list[Fact]:
+    """The facts without weak words for inference, where the framework only trains: all of them load models."""
+    known = find(framework)
+    if known is None or known.kind not in ("training", "rl") or known.name in _ALSO_INFER:
+        return facts
+    return [f for f in facts if (f.name, f.value) != ("objective", "inference") or f.confidence >= _NAMED_AIM]
+
+
+_ALSO_INFER: Final = frozenset({PLAIN, "diffusers"})
+_NAMED_AIM: Final = 0.53
+"""Confidence of a word that names inference; loading a model is of any program."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     half = "bfloat16" if context.device is None or context.can("bf16") else "float16"
     dtype = f"torch_dtype=torch.{half}"
     sizes: dict[str, Any] = {"count": need.count, "copy_bytes": need.copy_bytes, "all_bytes": need.total_bytes}
-    if need.dtype == "fp32" and job.sharding in (None, "none", "ddp"):
+    if need.dtype == "fp32" and job.sharding in (None, "none", "ddp") and context.host_holds(need.total_bytes / 2):
         yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=f"from_pretrained(..., {dtype})", **sizes)
     if need.count > 1:
         yield _step("load-copies", 0.6, line=_load_line(job, context, dtype), **sizes)

@@ -233,7 +233,7 @@ def _with_hints(
     return replace(plan, changes=(*steps, *plan.changes), notes=notes)
 
 
-_STEPS: Final = frozenset({"fixes.entropy-chunks.how", "fixes.fewer-prompts.how"})
+_STEPS: Final = frozenset({"fixes.entropy-chunks.how", "fixes.fewer-prompts.how", "fixes.fewer-at-warm-up.how"})
 
 
 def _sizes(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:

@@ -262,6 +262,12 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "device_map": "inactive-setting/map-of-devices" in said,
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": failure is not None and failure.kind == "host",
+        "sampler_warm_up": next(evidence.find("vllm-sampler-warmup"), None) is not None,
+        "swap_space": any(
+            s.key.replace("-", "_").endswith("swap_space") and str(s.value) != "0"
+            for d in evidence.documents
+            for s in d.settings
+        ),
         "paging_file": "paging-file-too-small" in signals,
         "nccl_shared": "nccl-shm-failed" in signals,
         "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,

@@ -76,6 +76,8 @@ def spelled(
     )
     if written or not isinstance(value, str | list | tuple):
         return written
+    if own := own_words(name, field, value):
+        return own
     parts = [value] if isinstance(value, str) else [part for part in value if isinstance(part, str)]
     if field == "method" and parts == ["qlora"]:
         parts = ["qlora", "lora"]  # the base in 4 bits, and adapters on it
@@ -103,7 +105,7 @@ def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], .
 def own_words(framework: str | None, field: str, value: Any) -> tuple[tuple[str, Any], ...]:
     """What the framework's table would write for a word of the job, where no file of its form can be written here."""
     from oomdoc.intake.configs import TABLES
-    from oomdoc.intake.configs.table import View
+    from oomdoc.intake.configs.table import DROP, View
 
     if framework in _BASES.values():
         return ()
@@ -111,7 +113,7 @@ def own_words(framework: str | None, field: str, value: Any) -> tuple[tuple[str,
         for group in (g for g in table.groups if field in g.fields):
             written = group.write(View((), table=table), field, value) or {}
             if written and not any(isinstance(word, dict) for word in written.values()):
-                return tuple(written.items())
+                return tuple((key, word) for key, word in written.items() if word is not DROP)
     return ()
 
 

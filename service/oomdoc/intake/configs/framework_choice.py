@@ -177,8 +177,11 @@ def judge(doc: Doc, given: Table | None) -> None:
         doc.probability = probability_of(Recognition(doc.table, *doc.marks), known)
         if doc.probability < _MIN_PROBABILITY:
             _reconsider(doc, settings)
+        foreign = len(known) > 1 and not any(known) and not doc.marks[1] and doc.table.name not in LAUNCHERS
         if doc.probability >= ENOUGH or (
-            len(known) < _SNIPPET_KEYS and (any(doc.marks) or doc.probability > _MIN_SNIPPET_PROBABILITY)
+            len(known) < _SNIPPET_KEYS
+            and not foreign  # a script of a common name that knows none of its arguments is another's
+            and (any(doc.marks) or doc.probability > _MIN_SNIPPET_PROBABILITY)
         ):
             return
     else:
