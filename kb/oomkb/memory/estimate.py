@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from types import MappingProxyType
@@ -169,7 +170,12 @@ class Estimate:
             return False
         if self.fits_probability is not None:
             return self.fits_probability >= 0.5
-        return (self.needed_bytes or self.process_bytes) <= self.capacity_bytes
+        return self.holds_need
+
+    @property
+    def holds_need(self) -> bool:
+        """Whether the card, as far as it is known, has room for what the process cannot do without."""
+        return (self.needed_bytes or self.process_bytes) <= (self.capacity_bytes or math.inf)
 
     @property
     def owner(self) -> str:

@@ -15,7 +15,7 @@ from oomdoc.diagnosis.fixes._job import DEEPSPEED, is_script, is_serving
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import in_range
+from oomkb.frameworks import PLAIN, in_range
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP
@@ -91,8 +91,8 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
 
 
 def _is_recent(job: Job) -> bool:
-    """Whether transformers is known to take the checkpoint's dtype."""
-    version = job.versions.get("transformers")
+    """Whether the library is known to take the checkpoint's dtype."""
+    version = job.versions.get(PLAIN)
     return version is not None and in_range(">=5", version)
 
 
@@ -103,7 +103,7 @@ def _copies(job: Job, shape: ModelShape) -> Iterator[HostNeed]:
     """
     dtype = None if "param_dtype" in job.assumed or job.sharding in DEEPSPEED else job.param_dtype
     ranks = 1 if job.objective == "inference" else max(1, job.gpus or job.world or 1)
-    # A script that names no dtype loads fp32 before transformers 5.
+    # A script that names no dtype loads fp32 before version 5.
     fp32 = is_script(job) and "param_dtype" in job.assumed and not _is_recent(job)
     half_first = job.sharding in DEEPSPEED or (job.param_dtype == "bf16" and not fp32)
     for name in (dtype,) if dtype in _BYTES else ("bf16", "fp32") if half_first else ("fp32", "bf16"):

@@ -20,7 +20,7 @@ from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
 from oomdoc.diagnosis.planning.prices import Prices
-from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache, compute_buffer, context_of, engine_cache
+from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache, compute_buffer, context_of, engine_cache, refused_buffer
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.planning.result import Planning
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
@@ -261,7 +261,7 @@ def _measured(evidence: Evidence, prices: Prices) -> EngineCache | ComputeBuffer
     loaded = estimate.phases.get("load")
     weights = loaded.total_bytes if loaded is not None else 0.0
     cache = engine_cache(evidence, prices.job, prices.capacity_bytes, request)
-    return cache or compute_buffer(evidence, prices.job, weights, prices.capacity_bytes)
+    return cache or refused_buffer(evidence, prices.job, prices) or compute_buffer(evidence, prices.job, weights, prices.capacity_bytes)
 
 
 def _in_effect(plan: Plan, ineffective: Collection[str]) -> Plan:

@@ -179,7 +179,7 @@ class Prices:
         probability = found.fits_probability if found.fits_probability is not None else 1.0
         if self.engine is not None and self.engine.refuses(job):
             probability = 0.0
-        elif self.engine is not None and self.engine.accepts(job):
+        elif self.engine is not None and self.engine.accepts(job) and found.holds_need:
             probability = max(probability, _MEASURED)
         # Bound to no part of this object, which holds the price: the two would wait for the collector.
         pace = partial(_pace, self._speed, job, self.shape, device, found.host_bytes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
@@ -20,6 +20,9 @@ from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.units import GIB
+
+if TYPE_CHECKING:
+    from oomdoc.diagnosis.planning.prices import Prices
 
 _SAME: Final = ("tp", "pp", "quant", "gpu", "param_dtype", "serving.max_num_batched_tokens", "serving.cuda_graphs")
 """With one of these changed the engine would have measured something else."""
@@ -44,6 +47,8 @@ class EngineCache:
     job: Job
     """The run that printed it."""
     capacity_bytes: float
+    scores_bytes: float = 0.0
+    """What is computed beside it for a request of that length; a quantised cache takes flash attention, without."""
 
     def refuses(self, job: Job) -> bool:
         """Whether the engine's own figures rule a changed run out."""
@@ -60,7 +65,8 @@ class EngineCache:
         share, before = (j.get("serving.gpu_memory_utilization") or _USUAL_SHARE for j in (job, self.job))
         length = job.get("serving.max_model_len") or self.length
         width, wide = (_BYTES.get(str(j.get("serving.kv_dtype")), _WIDE) for j in (job, self.job))
-        needed = self.needed_bytes * length / self.length * width / wide
+        whole = self.needed_bytes * width / wide + (self.scores_bytes if width == wide else 0.0)
+        needed = whole * length / self.length
         found = self.available_bytes + (share - before) * self.capacity_bytes
         return needed / found if found > 0 else 2 * _CLOSE
 
@@ -117,6 +123,29 @@ def engine_cache(
         if "kv-cache" in signal.name and capacity_bytes and available is not None and needed and length:
             return EngineCache(float(available), float(needed), int(length), job, capacity_bytes)
     return None
+
+
+def refused_buffer(evidence: Evidence, job: Job, prices: Prices) -> EngineCache | None:
+    """What llama.cpp left for its cache, by its own lines, where the cache's buffer was refused.
+
+    Without flash attention the scores of a micro-batch over the whole context are computed beside it, in fp32.
+    """
+    failure, buffers = evidence.root, [s.data for s in evidence.find("llama-cpp-buffers")]
+    before = next((s.data for s in evidence.find("llama-cpp-free")), None)
+    of_card = (d["size_bytes"] for d in buffers if d.get("what") == "model" and "CPU" not in d["buffer"].upper())
+    length, loaded = job.get("serving.max_model_len"), sum(of_card)
+    if failure is None or failure.signal.name != "ggml-cache-refused" or not failure.requested_bytes or not length:
+        return None
+    if before is None or not loaded or prices.capacity_bytes is None:
+        return None
+    terms = prices.base.estimate.phases["serving"].terms_bytes
+    beside = sum(size for name, size in terms.items() if name not in ("weights", "kv cache"))
+    scores = 0 if job.attention in ("flash2", "flash3") else _FP32 * prices.shape.dims.heads * _USUAL_TOKENS * length
+    left = before["free_bytes"] - loaded - beside
+    return EngineCache(left, failure.requested_bytes, length, job, prices.capacity_bytes, scores)
+
+
+_FP32: Final = 4
 
 
 def _engine_max_model_len(evidence: Evidence) -> int | None:

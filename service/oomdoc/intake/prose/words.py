@@ -104,7 +104,8 @@ def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """What logs and tracebacks show: a frame inside ``_composable/fsdp`` is FSDP at work."""
     for line, rows in _sieve("log").over(lines, words):
         for row in rows:
-            if (found := next(row.spelling.finditer(line.text), None)) is not None:
+            shown = (f for f in row.spelling.finditer(line.text) if not denied(line.text, f.end()))
+            if (found := next(shown, None)) is not None:
                 yield Fact(row.fact, row.value, line.span(found.start() + 1), "log", row.sure - 0.1)
 
 
