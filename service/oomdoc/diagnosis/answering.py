@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.accounting import held_for
+from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, comparison
 from oomdoc.diagnosis.forms import FITS, beyond_share, host_is_short, needed_of, needs_by_count, pinned_most
@@ -53,12 +54,29 @@ _MIN_PART: Final = 0.04
 """Share of what is needed from which a term is named."""
 
 
+def held_by_engine(view: View) -> Iterator[Message]:
+    """What an engine that started holds, by its own log: its cache in bytes, or in tokens."""
+    found = {
+        name: last_signal(view, f"vllm-{name}") for name in ("weights", "profile", "kv-cache-memory", "concurrency")
+    }
+    printed = {key: value for signal in found.values() if signal is not None for key, value in signal.data.items()}
+    length, requests, served = printed.get("length"), printed.get("concurrency"), view.estimate and view.estimate.served
+    cache = printed.get("kv_cache_bytes")
+    if cache is None and length and requests and served and served.length:
+        cache = length * requests * served.token_bytes
+    if printed.get("weights_bytes") is None or cache is None:
+        return
+    yield say("answer.engine-holds", weight_bytes=printed["weights_bytes"], cache_bytes=cache)
+    if length and requests:
+        yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
+
+
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences on a question; none where nothing is asked."""
     if put_off(view.evidence):
         return (say("answer.put-off"),)
     if found.outlook is None and asks_why_held(view.evidence, found.job):
-        return (say("answer.reserved-plain"),)
+        return tuple(held_by_engine(view)) or (say("answer.reserved-plain"),)
     if is_planned(view.evidence) and not wants_figure(view.evidence):
         return (say("answer.no-run"),)
     if found.outlook is None:

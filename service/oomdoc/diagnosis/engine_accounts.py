@@ -142,13 +142,17 @@ def share_below_weights(view: View) -> Iterator[Account]:
 
 
 def warmed_up(view: View) -> Iterator[Account]:
-    """vLLM's warm-up makes the fp32 logits of all requests at once; the share that was set leaves no room for them."""
+    """VLLM's warm-up makes the fp32 logits of all requests at once; the share that was set leaves no room for them."""
     found, shape = last_signal(view, "vllm-sampler-warmup"), view.shape
     share, most = (view.stated(f"serving.{name}") for name in ("gpu_memory_utilization", "max_num_seqs"))
     requests = (found.data.get("requests") if found is not None else None) or most
     if found is None or shape is None or not requests or not (share or most):
         return
-    sizes = {"requests": f"{requests:,}", "words": f"{shape.dims.vocab:,}", "size_bytes": 4 * requests * shape.dims.vocab}
+    sizes = {
+        "requests": f"{requests:,}",
+        "words": f"{shape.dims.vocab:,}",
+        "size_bytes": 4 * requests * shape.dims.vocab,
+    }
     yield from account_of(view, "kv-cache", "warmed-up", sizes, found.span)
 
 

@@ -6,11 +6,12 @@ one holds, its cause comes first, before what the ranker learned from other repo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis import engine_accounts
+from oomdoc.diagnosis import engine_accounts, state_accounts
 from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
@@ -18,7 +19,6 @@ from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
-from oomdoc.messages import say
 from oomkb.catalog.diffusion import pipeline
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
@@ -38,8 +38,6 @@ _MIN_CACHED_SHARE: Final = 0.12
 _FAR_FROM_FULL: Final = 0.85
 _MIN_OTHERS_SHARE: Final = 0.1
 """Share of the card from which what other processes hold is more than a desktop."""
-_LEAST_STATES: Final = 4
-"""Bytes per parameter of a weight and its gradient in 16 bits."""
 _WHOLE: Final = 1.01
 _ALMOST: Final = 0.93
 """Share of a card that weights may take so that nothing which is computed fits beside them."""
@@ -65,7 +63,7 @@ _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 
 def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
     """The causes with the proven one first, where there is one, and the disproved ones last."""
-    return _with_states(view, _proven(view, causes))
+    return state_accounts.with_states(view, _proven(view, causes))
 
 
 def _proven(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
@@ -80,20 +78,6 @@ def _proven(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, .
     rest = sum(c.probability for c in others)
     share = (1 - likelier) / rest if rest else 0.0
     return (first, *(replace(c, probability=c.probability * min(1.0, share)) for c in others))
-
-
-def _with_states(view: View, causes: tuple[CauseFinding, ...]) -> tuple[CauseFinding, ...]:
-    """With the sum of the states among the first cause's reasons, where they are more than the card has."""
-    states, capacity = view.state_bytes, view.bytes_of("capacity")
-    if not causes or causes[0].cause not in _OF_STATES or not states or not capacity or states <= capacity:
-        return causes
-    first, said = causes[0], say("feature.states", states_bytes=states, capacity_bytes=capacity)
-    if any(why.key == said.key or why.key.startswith("account.") for why in first.why[:1]):
-        return causes
-    return (replace(first, why=(said, *first.why)), *causes[1:])
-
-
-_OF_STATES: Final = frozenset({"model-states", "optimizer-init"})
 
 
 def _disproved(view: View) -> Iterator[str]:
@@ -152,13 +136,6 @@ def _grown(view: View) -> Iterator[Account]:
             yield from account_of(view, "leak", "grown", sizes, signal.span)
 
 
-def _second_copy(view: View) -> Iterator[Account]:
-    """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
-    wanted, held = view.bytes_of("requested"), view.bytes_of("allocated")
-    if wanted and held and "_ddp_init_helper" in view.trace and abs(wanted - held) <= _EQUAL * held:
-        yield from account_of(view, "model-states", "second-copy", {"weight_bytes": held})
-
-
 def _on_one_card(view: View) -> Iterator[Account]:
     """The processes of one run, all on the same card."""
     failure = view.failure
@@ -184,45 +161,6 @@ def _others_hold(view: View) -> Iterator[Account]:
         yield from account_of(view, "other-process", "others", sizes)
 
 
-def _whole_on_a_card(view: View) -> bool:
-    """Whether a named model is trained with all of its weights on one card, past loading and before saving."""
-    job = view.job
-    split = job.sharding not in (None, "none", "ddp") or job.offload or (job.tp or 1) * (job.pp or 1) > 1
-    named = view.is_stated("model") or view.is_stated("params_b")
-    return named and not split and view.phase not in ("load", "eval", "save")
-
-
-def _states_alone(view: View) -> Iterator[Account]:
-    """Weights and gradients in 16 bits, whole on one card, are more than the card: no other setting changes that."""
-    failure, capacity = view.failure, view.bytes_of("capacity")
-    if failure is None or failure.kind != "device" or not capacity or view.estimate is None or view.serving:
-        return
-    if view.stated("method") != "full" or not _whole_on_a_card(view):
-        return
-    least = _LEAST_STATES * view.estimate.params
-    loaded = (view.bytes_of("allocated") or capacity) >= least / 2  # else they are split, or not those of this model
-    if least > capacity and loaded:
-        yield from account_of(view, "model-states", "states-alone", {"states_bytes": least, "capacity_bytes": capacity})
-
-
-def _states_of_a_rank(view: View) -> Iterator[Account]:
-    """What each rank of a model that is split over several keeps of its part, whole, is more than the card."""
-    failure, capacity, job, states = view.failure, view.bytes_of("capacity"), view.job, view.state_bytes
-    if failure is None or failure.kind != "device" or not capacity or states is None or not view.evidence.documents:
-        return
-    split = (job.tp or 1) * (job.pp or 1) > 1 and not (job.ep or 1) > 1 and job.sharding in (None, "none", "ddp")
-    if not split or job.method != "full" or job.offload or view.phase in ("load", "eval", "save"):
-        return
-    filled = (view.bytes_of("allocated") or 0) >= _FAR_FROM_FULL * capacity
-    if states >= _PLAINLY_MORE * capacity and filled:
-        sizes = {"states_bytes": states, "capacity_bytes": capacity}
-        yield from account_of(view, "model-states", "states-of-rank", sizes)
-
-
-_PLAINLY_MORE: Final = 1.25
-"""Of a card: states that the arithmetic has at so much are more than it, however little it may be off."""
-
-
 def _taken_before(view: View) -> Iterator[Account]:
     """An engine that starts finds less of the card free than the share that it is given."""
     found = last_signal(view, "vllm-startup-free-too-low")
@@ -232,18 +170,6 @@ def _taken_before(view: View) -> Iterator[Account]:
     if free and capacity and wanted and free < wanted:
         held = {"held_bytes": capacity - free, "free_bytes": free, "wanted_bytes": wanted, "capacity_bytes": capacity}
         yield from account_of(view, "other-process", "taken-before", held, found.span)
-
-
-def _frozen_alone(view: View) -> Iterator[Account]:
-    """The weights of a model with adapters, whole on one card, leave no room for anything that is computed."""
-    capacity, job, held = view.bytes_of("capacity"), view.job, view.bytes_of("allocated")
-    if view.failure is None or not capacity or view.serving or not _whole_on_a_card(view):
-        return
-    if job.method not in ("lora", "freeze") or job.rollout is not None:
-        return
-    if view.weight_bytes >= _ALMOST * capacity and (held or capacity) >= _ALMOST * view.weight_bytes:
-        sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
-        yield from account_of(view, "model-states", "frozen-alone", sizes)
 
 
 def _pipeline_weights(view: View) -> Iterator[Account]:
@@ -314,6 +240,26 @@ def _host_short(view: View) -> Iterator[Account]:
         yield from account_of(view, "host-ram", "host-load-alone", sizes, outcome.span)
 
 
+def _mask_of_patches(view: View) -> Iterator[Account]:
+    """The vision tower's mask has a row and a column for each patch: its size tells how many an image has.
+
+    transformers ``models/qwen2_vl/modeling_qwen2_vl.py``: bool for SDPA, the activations' dtype for eager attention.
+    """
+    wanted, signs = view.bytes_of("requested"), {sign.name for sign in view.evidence.signs}
+    if view.failure is None or not wanted or not {"attention-scores/mask", "vision-tokens/tower"} <= signs:
+        return
+    code = " ".join(frame.code for frame in view.failure.frames[-1:])
+    width = 1 if "torch.bool" in code else WEIGHT_BYTES
+    patches = math.isqrt(wanted // width)
+    if patches >= _MANY_PATCHES:
+        sizes = {"patches": f"{patches:,}", "width": width, "tokens": f"{patches // 4:,}", "mask_bytes": wanted}
+        yield from account_of(view, "vision-tokens", "mask-of-patches", sizes, view.failure.frames[-1].span)
+
+
+_MANY_PATCHES: Final = 8192
+"""Patches of an image, four to a token, from which its mask is no longer small."""
+
+
 def _requested_tensor(view: View) -> Iterator[Account]:
     """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
     if view.failure is None or view.phase == "eval" or view.shape is None:
@@ -331,7 +277,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     engine_accounts.cache_too_much,
     engine_accounts.engine_beside,
     engine_accounts.engine_unnamed,
-    _second_copy,
+    state_accounts.second_copy,
     _on_one_card,
     _others_hold,
     _taken_before,
@@ -340,11 +286,13 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     engine_accounts.weights_alone,
     engine_accounts.weights_fill,
     engine_accounts.warmed_up,
-    _frozen_alone,
-    _states_alone,
-    _states_of_a_rank,
+    state_accounts.frozen_alone,
+    state_accounts.states_created,
+    state_accounts.states_alone,
+    state_accounts.states_of_a_rank,
     _gathers_whole,
     _split_up,
     _host_short,
+    _mask_of_patches,
     _requested_tensor,
 )

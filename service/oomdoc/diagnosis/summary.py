@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from oomdoc.diagnosis.accounts import last_signal
-from oomdoc.diagnosis.answering import answer_to
+from oomdoc.diagnosis.answering import answer_to, held_by_engine
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planned import asks_why_held
@@ -96,7 +95,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
         healthy = outcome is not None and outcome.kind == "healthy"
-        if healthy and (held := tuple(_held_by_engine(view))):
+        if healthy and (held := tuple(held_by_engine(view))):
             return held
         if healthy and asks_why_held(view.evidence, found.job):
             return (say("answer.reserved-plain"),)
@@ -110,21 +109,6 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
     plan = _plan(found.plans)
     return (say(key, phase=estimate.peak_phase, owner=estimate.owner, **sizes), *([plan] if plan else []))
-
-
-def _held_by_engine(view: View) -> Iterator[Message]:
-    """What an engine that started holds, by its own log: its cache in bytes, or in tokens."""
-    found = {name: last_signal(view, f"vllm-{name}") for name in ("weights", "profile", "kv-cache-memory", "concurrency")}
-    printed = {key: value for signal in found.values() if signal is not None for key, value in signal.data.items()}
-    length, requests, served = printed.get("length"), printed.get("concurrency"), view.estimate and view.estimate.served
-    cache = printed.get("kv_cache_bytes")
-    if cache is None and length and requests and served and served.length:
-        cache = length * requests * served.token_bytes
-    if printed.get("weights_bytes") is None or cache is None:
-        return
-    yield say("answer.engine-holds", weight_bytes=printed["weights_bytes"], cache_bytes=cache)
-    if length and requests:
-        yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
 
 
 def _numbers(view: View, best: CauseFinding) -> list[Message]:

@@ -19,7 +19,7 @@ from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of
 from oomdoc.intake.lines import Line, distinct, read_lines
 from oomdoc.intake.long_texts import is_long, shortened
 from oomdoc.intake.notebooks import is_notebook, notebook_text
-from oomdoc.intake.outcomes import complaint_of, outcome_of
+from oomdoc.intake.outcomes import complaint_of, of_engine_that_runs, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
 from oomdoc.intake.prose.model_names import PLAIN_NAME
@@ -117,7 +117,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
-    outcome = complaint_of(outcome, prose)
+    outcome = of_engine_that_runs(complaint_of(outcome, prose), signals, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures

@@ -86,14 +86,14 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     kept = "param" if "param" in offload else "optimizer"
     own = line_of(context.framework, "keep-param" if kept == "param" else "keep-optimizer")
     switch = line_of(context.framework, "offload-switch") if kept == "optimizer" else None
+    if not context.host_holds(need.total_bytes) and job.sharding == "zero3":
+        yield _step("nvme", 0.3, line=_NVME)
     if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
         name, line = (f"{kept}-set", own) if own is not None else (kept, switch or f'"offload_{kept}"')
         yield _step(name, 0.4, line=line)
     pinned = job.sharding in DEEPSPEED and job.extra.get("pin_memory") is not False
-    if pinned and own is None and switch is None:
+    if pinned and own is None and switch is None and context.host_holds(context.facts.get("unpinned_bytes", 0.0)):
         yield _step("pinned", 0.3, line='"pin_memory": false')
-    if not context.host_holds(need.total_bytes) and job.sharding == "zero3":
-        yield _step("nvme", 0.6, line=_NVME)
 
 
 def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:

@@ -8,21 +8,20 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.diagnosis.accounts import WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._job import is_serving
 from oomdoc.diagnosis.fixes._remedy import Variant
-from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
 from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.effort import CLASSES, strongest
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
-from oomdoc.diagnosis.planning.planner import context_for, plan_with
+from oomdoc.diagnosis.planning.planner import plan_with
 from oomdoc.diagnosis.planning.prices import Prices
-from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache, compute_buffer, context_of, engine_cache, refused_buffer
+from oomdoc.diagnosis.planning.printed import context_of
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.planning.result import Planning
+from oomdoc.diagnosis.planning.this_run import measured, of_this_run
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
 from oomdoc.diagnosis.run_completion import SPLIT
 from oomdoc.evidence import Evidence
@@ -107,9 +106,8 @@ def planning_for(
     except OomdocError:
         prices = None
     if prices is not None:
-        prices.engine = _measured(evidence, prices)
-        context = context_for(prices, context)
-        context = replace(context, facts={**context.facts, **_sizes(evidence, prices, context.phase)})
+        prices.engine = measured(evidence, prices)
+        context = of_this_run(evidence, prices, context)
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -233,35 +231,9 @@ def _with_hints(
     return replace(plan, changes=(*steps, *plan.changes), notes=notes)
 
 
-_STEPS: Final = frozenset({"fixes.entropy-chunks.how", "fixes.fewer-prompts.how", "fixes.fewer-at-warm-up.how"})
-
-
-def _sizes(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:
-    """What arithmetic knows that an instruction depends on."""
-    need = host_need(evidence, prices.job, prices.base.estimate, prices.shape, phase)
-    exceeds = prices.capacity_bytes is not None and WEIGHT_BYTES * prices.shape.params > prices.capacity_bytes
-    return {"host_need": need, "fits_on_gpu": _fits_on_gpu(prices), "half_exceeds_card": exceeds}
-
-
-def _fits_on_gpu(prices: Prices) -> bool:
-    """Whether parameters that are offloaded, else the optimizer's states, would fit the card."""
-    kinds = prices.job.offload or ()
-    kept = "param" if "param" in kinds else "optimizer"
-    found = prices.of({"offload": [kind for kind in kinds if kind != kept]}) if kept in kinds else None
-    return found is not None and (prices.capacity_bytes is None or found.probability >= _MAY_FIT)
-
-
-_MAY_FIT: Final = 0.5
-
-
-def _measured(evidence: Evidence, prices: Prices) -> EngineCache | ComputeBuffer | None:
-    """What the engine printed of its own memory, which rules over what is computed."""
-    estimate = prices.base.estimate
-    request = estimate.served.needed_bytes if estimate.served is not None else 0.0
-    loaded = estimate.phases.get("load")
-    weights = loaded.total_bytes if loaded is not None else 0.0
-    cache = engine_cache(evidence, prices.job, prices.capacity_bytes, request)
-    return cache or refused_buffer(evidence, prices.job, prices) or compute_buffer(evidence, prices.job, weights, prices.capacity_bytes)
+_STEPS: Final = frozenset(
+    f"fixes.{name}.how" for name in ("entropy-chunks", "fewer-prompts", "fewer-at-warm-up", "mps-limit")
+)
 
 
 def _in_effect(plan: Plan, ineffective: Collection[str]) -> Plan:

@@ -7,6 +7,7 @@ it finds as much more or less; a shorter request, or keys and values of another 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +19,7 @@ from oomdoc.evidence import Evidence, Fact, Frame
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
+from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
@@ -242,7 +244,14 @@ _TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "lla
 _CUDA: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _VARIABLES: Final = {"npu-oom": "PYTORCH_NPU_ALLOC_CONF", "hip-oom": "PYTORCH_HIP_ALLOC_CONF"}
 """What the allocator of another accelerator reads: torch_npu 2.1 and later, PyTorch for ROCm."""
+_MAKERS: Final = {"mps-oom": "apple", "metal-buffer-too-large": "apple", "npu-oom": "huawei", "hip-oom": "amd"}
 _SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
+
+
+def of_maker(evidence: Evidence, device: Device | None) -> Device | None:
+    """The card, of the maker whose library refused the memory, where no name tells which card it is."""
+    maker = _MAKERS.get(evidence.root.signal.name) if evidence.root is not None else None
+    return device if device is None or maker is None or device.vendor != "other" else replace(device, vendor=maker)
 
 
 def typed_key(fact: Fact) -> str | None:
@@ -291,6 +300,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "device_map": "inactive-setting/map-of-devices" in said,
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": failure is not None and failure.kind == "host",
+        "mps": failure is not None and failure.signal.name.startswith("mps"),
         "sampler_warm_up": next(evidence.find("vllm-sampler-warmup"), None) is not None,
         "swap_space": any(
             s.key.replace("-", "_").endswith("swap_space") and str(s.value) != "0"
