@@ -223,6 +223,25 @@ def _split_up(view: View) -> Iterator[Account]:
         yield from account_of(view, "fragmentation", "split-up", sizes)
 
 
+def _pins(view: View) -> Iterator[Account]:
+    """The failing line pins host memory: the driver says "out of memory" where it cannot lock the machine's pages."""
+    innermost = view.trace.rpartition("\n")[2]
+    if view.failure is not None and not view.bytes_of("capacity") and any(name in innermost for name in _PINNING):
+        yield from account_of(view, "host-ram", "pins", {}, view.failure.frames[-1].span)
+
+
+_PINNING: Final = ("pin_memory()", "cudahostalloc", "cudahostregister", "caching_host_allocator")
+
+
+def _autotuned(view: View) -> Iterator[Account]:
+    """Inductor tries kernels on copies of a layer's inputs and outputs: torch ``_inductor/select_algorithm.py``."""
+    if view.failure is not None and any(name in view.trace for name in _TUNES):
+        yield from account_of(view, "cuda-graph", "autotuned", {}, view.failure.frames[-1].span)
+
+
+_TUNES: Final = ("do_autotuning", "benchmark_in_current_process", "autotune_to_one_config", "benchmark_all_configs")
+
+
 def _host_short(view: View) -> Iterator[Account]:
     """What is loaded, offloaded or merged needs more host memory than the machine, or the job's limit, gives."""
     outcome, estimate = view.evidence.outcome, view.estimate
@@ -270,6 +289,8 @@ def _requested_tensor(view: View) -> Iterator[Account]:
 
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
+    _pins,
+    _autotuned,
     _grown,
     engine_accounts.refused_cache,
     engine_accounts.allocates_cache,

@@ -45,6 +45,8 @@ def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict,
     verdict = verdict_of(outcome)
     if verdict == "device-oom" and outcome is not None and outcome.kind == "said" and _was_killed(evidence):
         verdict = "host-oom"
+    if verdict == "device-oom" and causes and causes[0].cause == "host-ram" and causes[0].is_proven:
+        verdict = "host-oom"  # the driver says the same of pinned host memory
     if verdict == "not-oom" and outcome is not None:
         return verdict, evidence, not_memory_first(outcome, causes)
     if verdict not in _MEMORY.values() or outcome is None or not causes or causes[0].cause != "not-oom":

@@ -34,7 +34,7 @@ _LADDER: Final = {
     "amd": ("MI210", "MI300X", "MI325X"),
     "huawei": ("Ascend 910B3 64GB",),
 }
-"""Common cards by memory, of each maker: what runs on one does not run on another's as it is."""
+"""Common cards by memory, of each maker: what runs on one does not run on another's as it is. Of Macs and TPUs none."""
 
 
 def suits(device: Device | None, framework: str | None, fields: Mapping[str, Any]) -> bool:
@@ -79,7 +79,8 @@ def ladder(device: Device | None) -> tuple[tuple[str, Device], ...]:
     """Common cards of the same maker, smallest first, with their catalogue entries."""
     from oomkb.catalog import gpus
 
-    names = _LADDER.get(device.vendor if device is not None else "", _LADDER["nvidia"])
+    vendor = device.vendor if device is not None and device.vendor != "other" else "nvidia"
+    names = _LADDER.get(vendor, ())
     return tuple((name, found) for name in names if (found := gpus.find(name)) is not None)
 
 

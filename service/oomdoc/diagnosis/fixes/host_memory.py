@@ -32,6 +32,8 @@ ZERO_FIRST: Final = (
 def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     """What of it is too much, by what the job and the text say of it; then a higher limit."""
     need = context.facts.get("host_need")
+    limited = [*_limits(job, context)] if need is None or context.facts.get("wsl") else []
+    yield from limited
     if context.facts.get("paging_file"):
         yield _step("paging-file", 0.2)
     elif need is not None and need.kind == "offload":
@@ -50,12 +52,29 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
         yield from _loaded(job, context, need)
     if context.facts.get("object_workers") and not context.facts.get("preprocessing"):
         yield _step("objects", 0.6, line=_ARROW)
-    if context.facts.get("object_workers") or (need is None and context.phase == "unknown" and not context.serving):
+    if context.facts.get("object_workers") or (
+        need is None and context.phase == "unknown" and not context.serving and not limited
+    ):
         line = context.arguments(dataloader_num_workers=2, dataloader_pin_memory=False)
         yield _step("workers", 0.4, line=line)
     if line_of(context.framework, "smaller-file") is not None:
         yield from _smaller_file(context)
     yield from _more(context, need)
+
+
+def _limits(job: Job, context: Context) -> Iterator[Variant]:
+    """What limits host memory, or ends a process, other than that there is too little of it."""
+    if context.facts.get("locked_limit"):
+        yield _step("locked", 0.2, line="ulimit -l unlimited")
+    elif context.facts.get("pins"):
+        yield _step("pinned", 0.3, line='"pin_memory": false' if job.sharding in DEEPSPEED else "pin_memory=False")
+    if context.facts.get("wsl"):
+        yield _step("wsl", 0.3, line="memory=")
+    if context.facts.get("killed") and context.phase == "unknown" and context.facts.get("scheduler") is None:
+        yield _step("look", 0.2, line=_KILLED)
+
+
+_KILLED: Final = "dmesg -T | grep -iE 'killed process|out of memory'"
 
 
 def _step(name: str, effort: float, **values: Any) -> Variant:

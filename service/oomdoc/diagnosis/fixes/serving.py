@@ -71,7 +71,9 @@ def serving_length(job: Job, context: Context) -> Iterator[Variant]:
     if not context.has("serving.max_model_len"):
         return
     now = _accepted(job, context)
-    lengths = {131072, 65536, 49152, 32768, 28672, 24576, 20480, 16384, 14336, 12288, 10240, 8192, 4096, 2048}
+    lengths = {131072, 65536, 49152, 32768, 24576, 16384, 12288, 8192, 4096, 2048}
+    if context.has("spills"):  # what it prints of its cache tells no length
+        lengths |= {28672, 20480, 14336, 10240}
     held = _held(job, context)
     if held is not None and 256 <= held < now:
         lengths.add(held)  # longer ones for what makes room besides

@@ -33,6 +33,9 @@ _SHARDED_DICT: Final = (
 )
 _ON_RANK_0: Final = "StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
 """torch/distributed/fsdp/api.py, PyTorch 1.12-2.8."""
+_INTO_HOST: Final = "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))"
+_IN_PARTS: Final = "torch.distributed.checkpoint.save(get_model_state_dict(model), checkpoint_id=path)"
+"""torch/distributed/checkpoint/state_dict.py, PyTorch 2.2-2.8: with both options only rank 0 gets the whole."""
 _STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_storage=dtype_of_the_model)"
 """FSDP shards packed 4-bit weights since bitsandbytes 0.43; DeepSpeed's engine leaves them whole on every GPU."""
 
@@ -280,9 +283,10 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
         yield step("save-settings.how", 0.4, line='"stage3_gather_16bit_weights_on_model_save": false')
         yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
     elif job.sharding in FSDP and context.facts.get("own_loop"):
+        functions = bool(context.facts.get("state_dict_functions"))
         if not context.facts.get("host_failed"):
-            yield step("save-settings.rank-0", 0.4, line=_ON_RANK_0)
-        yield step("save-settings.how", 0.6, line=_SHARDED_DICT)
+            yield step("save-settings.rank-0", 0.4, line=_INTO_HOST if functions else _ON_RANK_0)
+        yield step("save-settings.how", 0.6, line=_IN_PARTS if functions else _SHARDED_DICT)
         return
     elif job.sharding in FSDP:
         yield step("save-settings.how", 0.4, line="fsdp_state_dict_type: SHARDED_STATE_DICT")

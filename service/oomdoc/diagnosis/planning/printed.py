@@ -6,7 +6,7 @@ it finds as much more or less; a shorter request, or keys and values of another 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +19,7 @@ from oomdoc.evidence import Evidence, Fact, Frame
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS
 from oomkb.frameworks import line as line_of
-from oomkb.memory.device import Device
+from oomkb.memory.device import Device, Vendor
 from oomkb.memory.job import Job
 from oomkb.units import GIB
 
@@ -236,6 +236,7 @@ def _fuller(evidence: Evidence) -> bool:
 
 
 _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
+_PINS: Final = frozenset({"host-ram/pinned"})
 _PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
 _WORKERS: Final = frozenset({"grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"})
 """What shows that the workers of a data loader copy the objects that they touch."""
@@ -244,7 +245,12 @@ _TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "lla
 _CUDA: Final = "PYTORCH_CUDA_ALLOC_CONF"
 _VARIABLES: Final = {"npu-oom": "PYTORCH_NPU_ALLOC_CONF", "hip-oom": "PYTORCH_HIP_ALLOC_CONF"}
 """What the allocator of another accelerator reads: torch_npu 2.1 and later, PyTorch for ROCm."""
-_MAKERS: Final = {"mps-oom": "apple", "metal-buffer-too-large": "apple", "npu-oom": "huawei", "hip-oom": "amd"}
+_MAKERS: Final[Mapping[str, Vendor]] = {
+    "mps-oom": "apple",
+    "metal-buffer-too-large": "apple",
+    "npu-oom": "huawei",
+    "hip-oom": "amd",
+}
 _SCHEDULERS: Final = ("slurm", "kubernetes", "docker")
 
 
@@ -300,6 +306,13 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "device_map": "inactive-setting/map-of-devices" in said,
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": failure is not None and failure.kind == "host",
+        "state_dict_functions": any(
+            "checkpoint/state_dict" in frame.file for frame in (failure.frames if failure is not None else ())
+        ),
+        "pins": not _PINS.isdisjoint(said),
+        "locked_limit": next(evidence.find("locked-memory-refused"), None) is not None,
+        "wsl": "host-ram/on-windows" in said and failure is not None and failure.kind == "host",
+        "killed": failure is not None and failure.kind == "host" and not failure.signal.data,
         "mps": failure is not None and failure.signal.name.startswith("mps"),
         "sampler_warm_up": next(evidence.find("vllm-sampler-warmup"), None) is not None,
         "swap_space": any(

@@ -76,7 +76,8 @@ def spelled(
     )
     if written or not isinstance(value, str | list | tuple):
         return written
-    if own := own_words(name, field, value):
+    own = own_words(name, field, value)
+    if any(word for _, word in own):
         return own
     parts = [value] if isinstance(value, str) else [part for part in value if isinstance(part, str)]
     if field == "method" and parts == ["qlora"]:
