@@ -11,6 +11,10 @@ from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 
 WEIGHT_BYTES: Final = 2
+TUNES: Final = frozenset(
+    {"do_autotuning", "benchmark_in_current_process", "autotune_to_one_config", "benchmark_all_configs"}
+)
+"""Functions in which Inductor tries kernels: torch ``_inductor/select_algorithm.py`` and ``triton_heuristics.py``."""
 
 
 @dataclass(frozen=True, slots=True)

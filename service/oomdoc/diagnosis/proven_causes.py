@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis import engine_accounts, state_accounts
-from oomdoc.diagnosis.accounts import WEIGHT_BYTES, Account, account_of, last_signal
+from oomdoc.diagnosis.accounts import TUNES, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.observed import trained_before
@@ -235,11 +235,8 @@ _PINNING: Final = ("pin_memory()", "cudahostalloc", "cudahostregister", "caching
 
 def _autotuned(view: View) -> Iterator[Account]:
     """Inductor tries kernels on copies of a layer's inputs and outputs: torch ``_inductor/select_algorithm.py``."""
-    if view.failure is not None and any(name in view.trace for name in _TUNES):
+    if view.failure is not None and any(frame.function in TUNES for frame in view.failure.frames):
         yield from account_of(view, "cuda-graph", "autotuned", {}, view.failure.frames[-1].span)
-
-
-_TUNES: Final = ("do_autotuning", "benchmark_in_current_process", "autotune_to_one_config", "benchmark_all_configs")
 
 
 def _host_short(view: View) -> Iterator[Account]:

@@ -232,7 +232,14 @@ def _with_hints(
 
 
 _STEPS: Final = frozenset(
-    f"fixes.{name}.how" for name in ("entropy-chunks", "fewer-prompts", "fewer-at-warm-up", "mps-limit")
+    f"fixes.{name}"
+    for name in (
+        "entropy-chunks.how",
+        "fewer-prompts.how",
+        "fewer-at-warm-up.how",
+        "mps-limit.how",
+        "compile-off.untuned",
+    )
 )
 
 

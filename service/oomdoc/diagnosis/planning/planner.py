@@ -52,8 +52,7 @@ def plan(job: Job, *, wanted: float = 0.9, context: Context | None = None) -> Pl
     """Plans for a job that should fit its GPU with probability ``wanted``.
 
     The stated fields of ``job`` are kept where no remedy changes them; what is missing is filled as its framework
-    would.
-    A job that already fits gets no plans, but its single fixes and the largest batch and length.
+    would. A job that already fits gets no plans, but its single fixes and the largest batch and length.
 
     :raises JobError: for a job that cannot be priced (no model named, impossible sizes).
     """
@@ -159,14 +158,15 @@ def plan_with(
 def _with_first(first: Move, prices: Prices, context: Context, wanted: float) -> Planning:
     """What is planned around the job with one change that stands in every plan: it is what starts, or costs nothing."""
     price = prices.of(first.fields)
+    one = as_plan("keep-numerics", Found((first,), price, 0.0, True), prices) if price is not None else None
+    alone = (as_estimated(one, prices),) if one is not None else ()
     if price is not None and price.probability >= wanted:
-        alone = as_plan("keep-numerics", Found((first,), price, 0.0, True), prices)
-        return Planning(plans=(as_estimated(alone, prices),), before=prices.base.estimate)
+        return Planning(plans=alone, before=prices.base.estimate)
     raised = replace(prices, stated=prices.stated.with_fields(first.fields))
     found = plan_with(raised, context, wanted=wanted)
     ahead = changes_of(prices.job, raised.job, (first,), prices)
     plans = tuple(replace(plan, changes=(*ahead, *plan.changes)) for plan in found.plans)
-    return replace(found, plans=plans, before=prices.base.estimate)
+    return replace(found, plans=plans or alone, before=prices.base.estimate)
 
 
 def _singles(prices: Prices, context: Context, surrogate: Surrogate) -> list[Priced]:
@@ -241,8 +241,8 @@ def _shown(rows: Sequence[SingleFix]) -> tuple[SingleFix, ...]:
     short = [f for f in once.values() if f.fits is False and f.change.remedy not in hardware]
     short = [f for f in short if f.change.saves_bytes >= _MIN_SAVING_BYTES]
     short.sort(key=lambda f: (-f.change.saves_bytes, f.change.remedy))
-    most = _SHORT_BESIDE if fits else _SINGLES
-    return (*fits, *sorted(short[:most], key=lambda f: (f.cost, f.change.remedy)))
+    short = short[: _SHORT_BESIDE if fits else _SINGLES]
+    return (*fits, *sorted(short, key=lambda f: (f.cost, f.change.remedy)))
 
 
 def _found(space: Space) -> dict[str, Found]:

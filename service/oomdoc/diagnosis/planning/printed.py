@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from oomdoc.diagnosis.accounts import TUNES
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
 from oomdoc.diagnosis.regressions import regressions_for
@@ -312,7 +313,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "pins": not _PINS.isdisjoint(said),
         "locked_limit": next(evidence.find("locked-memory-refused"), None) is not None,
         "wsl": "host-ram/on-windows" in said and failure is not None and failure.kind == "host",
-        "killed": failure is not None and failure.kind == "host" and not failure.signal.data,
+        "killed": failure is not None and failure.signal.name == "exit-137",
+        "autotunes": failure is not None and any(f.function in TUNES for f in failure.frames),
         "mps": failure is not None and failure.signal.name.startswith("mps"),
         "sampler_warm_up": next(evidence.find("vllm-sampler-warmup"), None) is not None,
         "swap_space": any(
