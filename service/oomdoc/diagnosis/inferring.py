@@ -98,6 +98,8 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
         return _confirmed(job, base, seen)
     tried = _search(job, base, seen)
     best = max(tried, key=lambda c: c.score)
+    if seen.phase in _FILLED_BIT_BY_BIT and (base.shown_bytes or 0.0) >= (seen.figure_bytes or math.inf):
+        return Inference(job, priced)
     if best.likelihood < _EXPLAINED:
         return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)
     if best is base or not _decides(seen, best, base):
@@ -136,8 +138,8 @@ def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:
     return bool(against.shown_bytes) and math.log(seen.figure_bytes / (against.shown_bytes or 1.0)) > _MEETS
 
 
-_FILLED_BIT_BY_BIT: Final = ("optimizer-init", "optimizer-step")
-"""States are made one parameter after the other, up to what the card holds: a larger need is never refuted there."""
+_FILLED_BIT_BY_BIT: Final = ("load", "optimizer-init", "optimizer-step")
+"""Weights and states come one parameter after the other, up to what the card holds: a larger need is not refuted."""
 
 
 def _reaches_estimate(estimate: Estimate, seen: Observed) -> bool:

@@ -286,6 +286,7 @@ def _requested_tensor(view: View) -> Iterator[Account]:
 
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
+    _mask_of_patches,
     _pins,
     _autotuned,
     _grown,
@@ -311,6 +312,5 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _gathers_whole,
     _split_up,
     _host_short,
-    _mask_of_patches,
     _requested_tensor,
 )

@@ -193,9 +193,12 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         if not options or said >= _MAX_OPTIONS or (name == "optimizer-8bit" and is_lora(filled)):
             continue  # adapters have next to no optimizer states
         said += 1
-        field, value = next(iter(options[-1 if name == "micro-batch" else 0].fields.items()))
-        key, old, new = worded(filled, filled, field, value)[0]
-        key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key)
+        field, value = next(iter(options[-1 if name in ("micro-batch", "zero") else 0].fields.items()))
+        if cause == "weights-load" and (field, value) in (("sharding", "zero1"), ("sharding", "zero2")):
+            continue  # the weights stay whole
+        written = worded(filled, filled, field, value)
+        key, old, new = written[0]
+        key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key) if new == value else key
         line = (
             f"{key}: {_shown(new)}"
             if field in filled.assumed or old is None
