@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from typing import Final
 
 from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc, keys_of, known_as
@@ -15,14 +13,13 @@ from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
-from oomdoc.intake.configs.forms.python_commands import argument_lists, texts
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomdoc.intake.configs.framework_choice import judge, recognise_doc
-from oomdoc.intake.configs.nesting import arguments, dockerfile, embedded, modelfile
+from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
 from oomdoc.intake.configs.registry import all_names, table
-from oomdoc.intake.configs.segments import Segment, classify, segments
-from oomdoc.intake.configs.table import Table, norm
+from oomdoc.intake.configs.segments import Segment, segments
+from oomdoc.intake.configs.table import Table
 from oomkb.frameworks import LAUNCHERS, PLAIN
 
 __all__ = ["MAX_CHARS", "Doc", "analyse", "known_as"]
@@ -113,11 +110,6 @@ _BUDGET: Final = 150_000
 _MAX_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
-_WRITTEN: Final = frozenset({"shell", "yaml", "toml"})
-"""Forms of what stands in a string of Python."""
-_DOCSTRING: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,80}[ \t]*[rR]?(\"{3}|'{3})")
-_OWN_SETTINGS: Final = 3
-"""Settings with values that a script has beside those it is run with."""
 _LINK: Final = re.compile(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
 _HOPS: Final = 4
 _BRACE: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,200}[ \t]*\{(?![{%])")
@@ -161,9 +153,7 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
     if form == "toml":
         return [Fragment(form="toml", start=start, end=end, entries=tuple(parse_toml(text, start, end)))]
     if form == "python":
-        program = parse_python(text, start, end)
-        started = _started(text, program)
-        return [program, *started] if started or _sets_itself(program) else [program, *_usage(text, start, end)]
+        return [parse_python(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
     if form == "modelfile":
@@ -172,41 +162,6 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         variables = tuple(e for f in parse_shell(text, start, end).fragments for e in f.env)
         return [*dockerfile(text, start, end), Fragment(form="shell", start=start, end=end, entries=(), env=variables)]
     return []
-
-
-def _started(text: str, program: Fragment) -> list[Fragment]:
-    """The commands that a script starts, and the configurations that it writes."""
-    if program.module is None or (text.find("--", program.start, program.end) < 0 and '"""' not in text):
-        return []
-    out = [arguments(text, words, "") for words in argument_lists(text, program.module)]
-    for low, high in texts(text, program.module):
-        form = classify(text, low, high)
-        if form in _WRITTEN:
-            with suppress(FormError):
-                out += _parse(text, Segment(form, low, high))
-    return [fragment for fragment in out if fragment.entries]
-
-
-def _sets_itself(program: Fragment) -> bool:
-    """Whether a script gives its settings values of its own: how its documentation would run it counts for nothing."""
-    stated = (e for e in program.entries if e.style == "kwarg" and e.resolved and norm(e.key) in all_names())
-    return next(islice(stated, _OWN_SETTINGS, None), None) is not None
-
-
-def _usage(text: str, start: int, end: int) -> list[Fragment]:
-    """The commands in the text a script begins with: how it is meant to be run."""
-    match = _DOCSTRING.match(text, start, min(end, start + 20_000))
-    if match is None:
-        return []
-    close = text.find(match[1], match.end(), min(end, match.end() + 12_000))
-    runs = (s for s in segments("", text[match.end() : close]) if s.form == "shell") if close > 0 else iter(())
-    out: list[Fragment] = []
-    for run in islice(runs, 8):
-        shifted = Segment("shell", run.start + match.end(), run.end + match.end())
-        out += [replace(f, usage=True) for f in _shell(text, shifted) if len(f.entries) > 2]
-        if out:
-            break
-    return out
 
 
 def _shell(text: str, segment: Segment) -> list[Fragment]:
@@ -252,8 +207,6 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
         fenced=segment.fenced,
         array=fragment.array,
         uses=fragment.uses,
-        usage=fragment.usage,
-        module=fragment.module,
     )
 
 

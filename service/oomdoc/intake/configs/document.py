@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
 from oomdoc.intake.configs.table import Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, number, whole
 from oomkb.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from oomdoc.intake.configs.scripts.program import Module
 
 _SIZES: Final[Mapping[str, tuple[str, ...]]] = {
     "num_hidden_layers": ("num_layers", "num_hidden_layers", "n_layers", "n_layer"),
@@ -159,7 +156,6 @@ class Doc:
     array: str = ""
     uses: frozenset[str] = frozenset()
     """Of a shell command: see :class:`~oomdoc.intake.configs.entry.Fragment`."""
-    usage: bool = False
     marks: tuple[bool, int] = (False, 0)
     """Whether a program, and how many keys, spoke for the table's framework alone."""
     probability: float = 1.0
@@ -169,8 +165,6 @@ class Doc:
     unknown: bool = False
     """Whether this configures a run of a framework that is not known."""
 
-    module: Module | None = None
-    """Of Python: the program itself."""
     _viewed: tuple[Table | None, list[Entry], View] | None = None
     """The last view, and what it was made of."""
     _understood: tuple[View, list[Reading]] | None = None

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from oomkb.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from oomdoc.intake.configs.scripts.program import Module
 
 Style = Literal["pair", "flag", "flag=", "bare", "override", "kwarg", "assign", "attribute", "env", "item", "call"]
 Form = Literal["yaml", "json", "toml", "shell", "python", "env", "ini"]
@@ -63,9 +60,5 @@ class Fragment:
     """Shell: the array or the variable that the words stand in; with ``+`` where they are added to it."""
     uses: frozenset[str] = frozenset()
     """Shell: the arrays and variables of words that the command takes in whole (``"${ARGS[@]}"``, ``$OPTIONS``)."""
-    usage: bool = False
-    """Whether it stands in a script's documentation: how the script is meant to be run."""
     notes: tuple[tuple[str, int], ...] = field(default=())
     """Things noticed while parsing: (name, offset)."""
-    module: Module | None = None
-    """Python: the program itself."""

@@ -64,7 +64,7 @@ def _canonical(name: str, value: Any) -> Any:
 
 def _runs(doc: Doc) -> bool:
     """Whether a command starts a run of a model that it names."""
-    started = doc.form == "shell" and not doc.usage and doc.table is not None and doc.table.name not in LAUNCHERS
+    started = doc.form == "shell" and doc.table is not None and doc.table.name not in LAUNCHERS
     return started and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
 
 
@@ -78,7 +78,7 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
     main = next((index for index, doc in candidates(docs) if doc.form == "shell"), None)
     options = []
     for index, doc in candidates(docs):
-        found = None if doc.usage else writes_for(doc, doc.view(), name, value)
+        found = writes_for(doc, doc.view(), name, value)
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
         if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
             options.append((found[0], index, found[1]))

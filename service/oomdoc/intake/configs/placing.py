@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomdoc.intake.configs.analysis import Doc, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.registry import table
-from oomdoc.intake.configs.table import DROP, Raw, View, norm
+from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, View, norm
 from oomdoc.intake.configs.writers import json, python, shell, yaml
 from oomdoc.intake.configs.writers.lines import line_end, newline_at
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
@@ -38,8 +38,6 @@ _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
         ("LLM", "AsyncEngineArgs", "EngineArgs", "Engine", "from_pretrained"),
     ),
 )
-_OTHER_LOADS: Final = re.compile(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained")
-"""What loads no model."""
 _DEFAULT_CALLS: Final = (
     *"SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig CPOConfig RewardConfig PPOConfig".split(),  # noqa: SIM905
     *("TrainingArguments", "Seq2SeqTrainingArguments"),
@@ -297,7 +295,7 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
     scope, _, name = norm(key).rpartition(":")
     if not scope and doc.table is not None and has(doc.table.name, "file.assignments"):
         return None  # its calls take the names that stand there: a new one would reach nothing
-    calls = [e for e in doc.entries if e.style == "call" and not _OTHER_LOADS.search(e.scope)]
+    calls = [e for e in doc.entries if e.style == "call" and not OTHER_LOADS.search(e.scope)]
     usual = next((c for p, c in _CALLS if p.search(name)), _DEFAULT_CALLS)
     wanted = (scope,) if scope else usual
     for stem in wanted:

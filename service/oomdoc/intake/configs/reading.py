@@ -21,7 +21,6 @@ from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.lines import Lines
 from oomdoc.intake.configs.named import hinted_model, named_objective
-from oomdoc.intake.configs.scripts import of_scripts
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
@@ -298,7 +297,6 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
             kept.setdefault(fact.name, fact)
     if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
         kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
-    of_scripts([doc.module for doc in docs if doc.module is not None], lines, kept)
     for fact in (*extra_facts(docs, lines), *_variables(docs, lines)):
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):

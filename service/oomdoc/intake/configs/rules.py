@@ -116,7 +116,9 @@ def _about(view: View, subject: str, what: str, heads: frozenset[str]) -> bool:
 def _somewhere(view: View, subject: str, what: str) -> Entry | None:
     entries = list(view.values())
     if subject == "@call":
-        return next((entry for key, entry in view.items() if key.endswith(what)), None)
+        return (
+            None if view.form != "python" else next((entry for key, entry in view.items() if key.endswith(what)), None)
+        )
     if subject == "@word":
         texts = ((e, f"{e.scope} {e.value}" if e.style in ("item", "flag") else e.scope) for e in entries)
         return next((e for e, text in texts if what in text.lower()), None)

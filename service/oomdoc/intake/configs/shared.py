@@ -169,8 +169,7 @@ def _model_of_call(names: tuple[str, ...], _: Options) -> Group:
             if entry is None or not isinstance(entry.value, str) or (not entry.resolved and "$" not in entry.value):
                 continue
             found = MODEL.read(entry.value)
-            tokenizer = name == "from_pretrained:@0" and "Tokenizer" in entry.scope
-            if found and not tokenizer and len(found) < 160:
+            if found and len(found) < 160:
                 yield "model", found, entry
                 return
 

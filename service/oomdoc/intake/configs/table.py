@@ -16,7 +16,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.wordlist import words
 from oomkb.dataclass import dataclass
 
-__all__ = ["DROP", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm", "words"]
+__all__ = ["DROP", "OTHER_LOADS", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm", "words"]
 
 
 class _Drop:
@@ -102,7 +102,8 @@ class View(Mapping[str, Entry]):
         for entry in entries:
             for name in names_of(entry):
                 current = self._by_key.get(name)
-                if current is not None and (not entry.resolved and current.resolved):
+                again = entry.style == "kwarg" and ":" in name  # of several calls of one name the first counts
+                if current is not None and (again or (not entry.resolved and current.resolved)):
                     continue
                 self._by_key[name] = entry
 
@@ -145,6 +146,10 @@ _CONFIG_CALL: Final = re.compile(
 )
 
 
+OTHER_LOADS: Final = re.compile(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained")
+"""Calls that load no model."""
+
+
 def names_of(entry: Entry) -> Iterator[str]:
     """The names under which a table may know the entry."""
     if entry.off:
@@ -152,7 +157,7 @@ def names_of(entry: Entry) -> Iterator[str]:
     key = norm(entry.key)
     if entry.style in ("kwarg", "item") and entry.scope and entry.scope not in ("dict",):
         call = entry.scope.rsplit(".", 1)[-1]
-        if entry.style == "kwarg" or entry.key.startswith("@"):
+        if entry.style == "kwarg" or (entry.key.startswith("@") and not OTHER_LOADS.search(entry.scope)):
             yield f"{call}:{key}"
         if entry.style == "kwarg" and not _CONFIG_CALL.search(call):
             return

@@ -511,31 +511,6 @@ def test_a_script_with_common_names_of_variables_is_no_frameworks():
     assert found.framework in (None, "transformers")
 
 
-STARTED = """\
-import subprocess
-
-MODEL, CARDS = "Qwen/Qwen2.5-7B", 8
-LENGTH = 4096
-command = ["torchrun", "--nproc_per_node", str(8), "train.py", "--model_name_or_path", "Qwen/Qwen2.5-7B"]
-command += ["--per_device_train_batch_size", "2", "--max_length", str(LENGTH), "--bf16"]
-subprocess.run(command + ["--gradient_checkpointing", "True"], check=True)
-"""
-
-
-def test_a_list_that_python_starts_is_a_command():
-    job = job_of(STARTED, "launch.py")
-    assert (job.model, job.micro_batch, job.seq_len, job.gpus) == ("Qwen/Qwen2.5-7B", 2, 4096, 8)
-    done = patch(STARTED, filename="launch.py", changes={"seq_len": 2048, "micro_batch": 1})
-    assert done.text == STARTED.replace("4096", "2048").replace('"2", "--max', '"1", "--max')
-
-
-def test_a_string_of_python_is_a_command_or_a_configuration():
-    command = 'import os\nos.system("vllm serve org/m-8b --max-model-len 4096 --tensor-parallel-size 2")\n'
-    assert job_of(command, "serve.py").get("serving.max_model_len") == 4096
-    config = 'text = """\nbase_model: org/m-7b\nadapter: qlora\nsequence_len: 2048\nlora_r: 8\n"""\nopen("a", "w").write(text)\n'
-    assert job_of(config, "make.py").seq_len == 2048
-
-
 def test_an_engine_beside_a_run_of_an_unknown_framework_is_the_rollouts():
     job = job_of(
         "mine.algorithm.advantage_estimator=grpo \\\n  ".join(["python -m mine.train \\\n  ", ""])

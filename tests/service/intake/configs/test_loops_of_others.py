@@ -1,8 +1,10 @@
-"""Loops that a script leaves to a library, and inputs that it draws itself."""
+"""Scripts with a loop of their own, or with a library's: what the calls in them say."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import pytest
 
 from oomdoc.evidence import Source
 from oomdoc.intake import read
@@ -34,18 +36,6 @@ loader = DataLoader(data, batch_size=2)
 trainer = L.Trainer(devices=4, strategy="deepspeed_stage_2", precision="bf16-mixed", accumulate_grad_batches=8)
 trainer.fit(Lit(), loader)
 """
-DRAWN = """
-import torch
-from transformers import AutoModelForCausalLM
-BATCH, LENGTH = 2, 2048
-model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype=torch.bfloat16).cuda()
-optimizer = torch.optim.AdamW(model.parameters())
-for step in range(10):
-    tokens = torch.randint(0, 1000, (BATCH, LENGTH + 1), device="cuda")
-    loss = model(input_ids=tokens[:, :-1], labels=tokens[:, 1:]).loss
-    loss.backward()
-    optimizer.step()
-"""
 
 
 def facts(script: str) -> dict[str, Any]:
@@ -59,6 +49,26 @@ def test_lightning_s_trainer() -> None:
     assert found["model"] == "Qwen/Qwen2.5-3B"
 
 
-def test_token_ids_that_a_script_draws() -> None:
-    found = facts(DRAWN)
-    assert (found["micro_batch"], found["seq_len"]) == (2, 2048)
+@pytest.mark.parametrize(
+    ("line", "field", "expected"),
+    [
+        ("opt = torch.optim.AdamW(model.parameters(), fused=True)", "optimizer_impl", "fused"),
+        ("opt = bnb.optim.PagedAdamW8bit(model.parameters())", "optimizer", "paged_adamw_8bit"),
+        ("opt = mine.Optimizer(model.parameters())", "optimizer", None),
+        ("model = nn.parallel.DistributedDataParallel(model)", "sharding", "ddp"),
+        ("fully_shard(model, reshard_after_forward=False)", "reshard_after_forward", False),
+        ("fully_shard(model, offload_policy=CPUOffloadPolicy())", "offload", ["optimizer", "param"]),
+        ("policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)", "autocast", "bf16"),
+        ("model.gradient_checkpointing_enable()", "grad_ckpt", True),
+        ("model = prepare_model_for_kbit_training(model)", "grad_ckpt", True),
+        ("a, b = DataLoader(train, batch_size=6), DataLoader(test, batch_size=1)", "micro_batch", 6),
+        ("tokenizer = AutoTokenizer.from_pretrained('org/other-1b')", "model", "org/name-1b"),
+        ("trainer = L.Trainer(strategy='deepspeed_stage_3_offload')", "offload", ["optimizer", "param"]),
+        ("trainer = L.Trainer(strategy=DeepSpeedStrategy(stage=3))", "sharding", "zero3"),
+    ],
+)
+def test_what_calls_beside_a_model_say(line: str, field: str, expected: Any) -> None:
+    head = (
+        "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('org/name-1b')\n"
+    )
+    assert facts(f"{head}{line}\n").get(field) == expected

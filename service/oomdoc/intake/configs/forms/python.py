@@ -11,7 +11,6 @@ import warnings
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment, Style
-from oomdoc.intake.configs.scripts.program import Module, option
 from oomkb.frameworks.declared import records
 
 _LOADS_TORCH: Final = frozenset({"torch", "peft", *(record.package for record in records())})
@@ -61,6 +60,18 @@ def _dotted(node: ast.expr) -> str:
     elif isinstance(node, ast.Name):
         parts.append(node.id)
     return ".".join(reversed(parts))
+
+
+def _option(call: ast.Call) -> tuple[str, ast.expr | None] | None:
+    """``batch_size`` and its default, of ``parser.add_argument("--batch-size", default=4)``."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "add_argument":
+        return None
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    long = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
+    name = str(getattr(given.get("dest"), "value", "") or long.lstrip("-").replace("-", "_"))
+    switch = getattr(given.get("action"), "value", "") == "store_true"
+    return name, given.get("default") or (ast.copy_location(ast.Constant(value=False), call) if switch else None)
 
 
 def _run_of(node: ast.AST) -> list[ast.AST]:
@@ -190,7 +201,7 @@ class _Visitor:
                 functions.append(node)
             elif isinstance(node, ast.Call) and (node.args or node.keywords):
                 called.add(_dotted(node.func).rpartition(".")[2])
-                found = option(node)
+                found = _option(node)
                 if found is not None:
                     self.options[found[0]] = None if found[0] in self.options else found[1]
         for function in functions:
@@ -348,5 +359,4 @@ def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
         programs=tuple(visitor.programs[:2000]),
         env=tuple(visitor.env),
         notes=tuple(visitor.notes),
-        module=Module(tree, visitor.places),
     )
