@@ -22,7 +22,7 @@ from typing import Any
 
 from oomdoc.evidence import Source
 from oomdoc.intake.configs import patch, read_documents, to_job
-from oomdoc.intake.configs.hydra import files_named
+from oomdoc.intake.configs.companions import companion_files
 from oomkb.frameworks import canonical
 
 SUFFIXES = {".yaml", ".yml", ".json", ".sh", ".toml"}
@@ -78,8 +78,9 @@ def candidates(root: Path, name: str) -> list[Path]:
 
 def beside(path: Path) -> list[Source]:
     """The files that a ``defaults:`` list of this one names: who runs it has them too."""
-    names = files_named(path) if path.suffix in (".yaml", ".yml") else []
-    return [Source(f"{path.parent.name}/{n.relative_to(path.parent)}", n.read_text("utf-8", "replace")) for n in names]
+    found = companion_files(path, path.read_text("utf-8", "replace")) if path.suffix in (".yaml", ".yml") else []
+    named = ((Path(one.name).relative_to(path.parent), one.text) for one in found)
+    return [Source(f"{path.parent.name}/{name}", text) for name, text in named]
 
 
 def is_configuration(path: Path, text: str) -> bool:

@@ -29,9 +29,9 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from oomdoc.intake.statements.catalogue import NEUTRAL, examples, examples_hash, statements
-from oomdoc.intake.statements.features import features_of
-from oomdoc.intake.statements.reader import WEIGHTS, Model, model
+from oomdoc.intake.statements.concepts import features_of
+from oomdoc.intake.statements.reader import WEIGHTS, Model, model, statements
+from statement_examples import NEUTRAL, examples, examples_hash
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "service" / "oomdoc" / "intake" / "statements" / WEIGHTS

@@ -19,8 +19,8 @@ from oomdoc.chat.phrases import ALIASES, is_off
 from oomdoc.chat.session import flat
 from oomdoc.chat.wording import patterns, words
 from oomdoc.evidence import Source
+from oomdoc.intake.configs.declared import TABLES, all_names, table
 from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
-from oomdoc.intake.configs.registry import TABLES, all_names, table
 from oomdoc.intake.configs.table import Group, Key, Table, norm
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import DOTTED_FIELDS, stated_fields

@@ -333,8 +333,8 @@ def _hides(text: str) -> bool:
 @cache
 def _vocabulary() -> frozenset[str]:
     """Keys of frameworks, fields and words of a job, and names that oomdoc's own pages use."""
+    from oomdoc.intake.configs.declared import all_names
     from oomdoc.intake.configs.launch import ENVIRONMENT
-    from oomdoc.intake.configs.registry import all_names
     from oomdoc.stated import DOTTED_FIELDS
     from oomkb.memory.job import Job
     from oomkb.memory.vocabulary import VOCABULARY

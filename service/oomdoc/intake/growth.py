@@ -9,9 +9,9 @@ from typing import Final
 
 from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
-from oomdoc.intake.sizes import to_bytes
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
 _RE: Final = patterns(__file__)

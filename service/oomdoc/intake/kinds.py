@@ -18,7 +18,7 @@ _SEEN: Final = 800
 
 
 _COMMENT: Final = ("#", "//", ";")
-_CONFIGS: Final = frozenset({"yaml", "json", "toml", "shell", "python", "dockerfile"})
+_CONFIGS: Final = frozenset({"yaml", "json", "toml", "shell", "python"})
 
 
 def is_config_file(source: Source) -> bool:

@@ -21,7 +21,6 @@ from oomkb.lazy import compiled
 
 _FLAGS: Final = {"i": re.IGNORECASE, "a": re.ASCII, "m": re.MULTILINE, "-": re.NOFLAG}
 _NAME: Final = re.compile(r"[a-z0-9_]{1,40}(?:\.[\w.+:-]{1,40})?")
-_VOUCHED: Final = re.compile(r"(?:program|format): \S.{2,200}|\d{1,5} threads")
 _REFERENCE: Final = re.compile(r"<<([a-z0-9_]{1,40})>>")
 
 
@@ -91,18 +90,6 @@ class Patterns(dict[str, "re.Pattern[str]"]):
             names = [name for name in self.rows if name.startswith(f"{prefix}.")]
             self._groups[prefix] = {name.partition(".")[2]: self.sieved(name) for name in names}
         return self._groups[prefix]
-
-    def problems(self) -> list[str]:
-        """What is wrong with the rows beyond their form: no witness, no expression."""
-        out = []
-        for row in self.rows.values():
-            if _VOUCHED.fullmatch(row.witness) is None:
-                out.append(f"{self._path.name}: {row.name}: nobody vouches for it")
-            try:
-                re.compile(row.pattern, row.flags)
-            except re.error as error:
-                out.append(f"{self._path.name}: {row.name}: {error}")
-        return out
 
 
 def patterns(module_file: str, **parts: str) -> Patterns:

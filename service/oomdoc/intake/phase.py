@@ -20,7 +20,6 @@ from oomkb.units import GIB
 
 _RE: Final = patterns(__file__)
 _I: Final = re.IGNORECASE | re.ASCII
-_NODE: Final = _RE.sieved("node")
 _LAST: Final = 60
 _INNERMOST: Final = 4
 
@@ -97,17 +96,6 @@ def phase_of_log(lines: Sequence[str]) -> str | None:
             if _shows(pattern, text, low):
                 return phase
     return None
-
-
-def phase_of_operation(text: str) -> str | None:
-    """The phase of the first operation that is named; ``None`` where none is, or its name does not tell.
-
-    TensorFlow prints ``[[node gradients/h3/attn/truediv_grad/...]]``, XLA ``op_name="jit(train_step)/jvp(Model)/..."``.
-    """
-    if not _NODE.may_match(text.lower()) or (found := _NODE.search(text)) is None:
-        return None
-    name = next(filter(None, found.groups()))
-    return next((phase for phase, pattern in phase_table("operation") if pattern.search(name)), None)
 
 
 _MAX_TEXT: Final = 10_000
@@ -290,9 +278,6 @@ def phase_fact(
     serving = engine is not None and engine.named and objective == "inference"
     if shown is not None:
         return Fact("phase", _of_pass(shown, stated, engine if serving else None), frames[-1].span, "log", 0.95)
-    operation = phase_of_operation("\n".join(line.text for line in lines[:4000])[:60_000])
-    if operation is not None and stated in (None, "load", "forward", "backward", "generate"):
-        return Fact("phase", operation, span, "log", 0.9)
     if serving and engine is not None and engine.starting:
         return Fact("phase", engine.phase(stated), span, "log", 0.9)
     if serving and engine is not None and stated in (None, "load", "forward", "engine-init", "generate"):

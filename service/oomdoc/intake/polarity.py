@@ -40,12 +40,6 @@ def went_well(text: str) -> bool:
     return _RE["worked"].search(text) is not None
 
 
-def worked(text: str, start: int, end: int) -> bool:
-    """Whether the clause speaks of a run that did not fail, or of a wish."""
-    here = clause(text, start, end)
-    return (went_well(here) or _RE["wish"].search(here) is not None) and not _fails(here)
-
-
 def _fails(text: str) -> bool:
     """Whether a stretch of text speaks of a failure, apart from words for a run that did not fail."""
     return _RE["failed"].search(_RE["worked"].sub(" ", text)) is not None

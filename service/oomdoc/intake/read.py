@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Outcome, Sign, Signal, Source, Span, Statement
+from oomdoc.evidence import Evidence, Fact, Failure, Outcome, Source, Span
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
 from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
@@ -35,7 +35,6 @@ from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomdoc.messages import Message, say
-from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, PLAIN, find
 from oomkb.units import to_gib
 
@@ -52,7 +51,6 @@ _SIZES: Final = {
     "process_gib": "process_bytes",
     "other_process_gib": "other_process_bytes",
 }
-_YAML: Final = (".yaml", ".yml")
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SOURCE_CHARS: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
@@ -72,10 +70,10 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     warnings: list[Message | str] = []
-    masked = prepared(sources, warnings)
-    taken_in = _taken_in(masked)
-    own = [source for source in masked if source.name not in taken_in]
-    configs = _all_configs(own, masked, warnings)
+    given = prepared(sources, warnings)
+    own = _without_sourced(given)
+    readings = (_configs(source, given, warnings) for source in own)
+    configs = [reading for reading in readings if reading is not None]
     # A configuration is not a log: it states facts, and says nothing of what happened.
     files = [list(read_lines(source)) for source in own if is_config_file(source)]
     settings = [line for file in files for line in file if not is_comment(line)]
@@ -127,24 +125,20 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     if not any(source.text.strip() for source in own):
         warnings.append(say("intake.empty"))
     return _evidence(
-        _Parts(
-            lines,
-            varied,
-            words,
-            [line for file in files for line in file if notes_a_version(line)],
-            kinds,
-            failures,
-            signals,
-            configs,
-            kept,
-            conflicts,
-            framework,
-            outcome,
-            other_outcomes,
-            signs,
-            statements,
-            warnings,
-        )
+        lines,
+        kinds,
+        [failure for _, failure in failures],
+        configs,
+        kept,
+        framework,
+        _versions([line for file in files for line in file if notes_a_version(line)], varied, words, framework),
+        signals=tuple(signals),
+        outcome=outcome,
+        other_outcomes=tuple(other_outcomes),
+        conflicts=(*conflicts, *(c for reading in configs for c in reading.conflicts)),
+        signs=signs,
+        statements=statements,
+        warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
 
 
@@ -176,64 +170,48 @@ _NAMED_AIM: Final = 0.53
 """Confidence of a word that names inference; loading a model is of any program."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    lines: Sequence[Line]
-    varied: Sequence[Line]
-    words: Vocabulary
-    noted: Sequence[Line]
-    """Comments of configurations that name releases."""
-    kinds: Sequence[Kind]
-    failures: Sequence[Indexed]
-    signals: Sequence[Signal]
-    configs: Sequence[ConfigReading]
-    facts: dict[str, Fact]
-    conflicts: Sequence[Conflict]
-    framework: str | None
-    outcome: Outcome | None
-    other_outcomes: Sequence[Outcome]
-    signs: tuple[Sign, ...]
-    statements: tuple[Statement, ...]
-    warnings: list[Message | str] = field(default_factory=list)
-
-
-def _evidence(parts: _Parts) -> Evidence:
-    """Put it together; adds versions, framework, language, digest."""
-    noted = environment.read_versions(parts.noted, Vocabulary(line.low for line in parts.noted))
-    found = noted | environment.read_versions(parts.varied, parts.words)
-    read_versions = {name: version for name, (version, _) in found.items()}
-    versions = {**{k: v for c in parts.configs for k, v in c.versions.items()}, **read_versions}
-    framework = parts.framework
+def _versions(
+    noted: Sequence[Line], varied: Sequence[Line], words: Vocabulary, framework: str | None
+) -> dict[str, str]:
+    """Releases by library: what the text says before what comments of configurations say."""
+    found = environment.read_versions(noted, Vocabulary(line.low for line in noted))
+    out = {name: version for name, (version, _) in (found | environment.read_versions(varied, words)).items()}
     known = find(framework)
-    if known is not None and known.package not in versions:
-        version = environment.framework_version(parts.varied, parts.words)
-        versions.update({known.package: version} if version is not None else {})
-    prose = prose_of(parts.lines, parts.kinds)
-    failures = tuple(failure for _, failure in parts.failures)
+    if known is not None and known.package not in out:
+        version = environment.framework_version(varied, words)
+        out.update({known.package: version} if version is not None else {})
+    return out
+
+
+def _evidence(
+    lines: Sequence[Line],
+    kinds: Sequence[Kind],
+    failures: Sequence[Failure],
+    configs: Sequence[ConfigReading],
+    facts: dict[str, Fact],
+    framework: str | None,
+    versions: Mapping[str, str],
+    **seen: Any,
+) -> Evidence:
+    """Put it together; adds language and digest."""
+    prose = prose_of(lines, kinds)
     root = next((f for f in failures if not f.cascade), None)
-    values = {name: fact.value for name, fact in parts.facts.items() if fact.stated}
-    text = "\n".join(line.text for line in parts.lines[:400])
-    own = tuple(c for reading in parts.configs for c in reading.conflicts)
-    digest = digest_of(prose, root, values, framework, errors_of(parts.lines, parts.kinds, root))
+    values = {name: fact.value for name, fact in facts.items() if fact.stated}
+    text = "\n".join(line.text for line in lines[:400])
+    digest = digest_of(prose, root, values, framework, errors_of(lines, kinds, root))
     return Evidence(
-        facts=MappingProxyType(parts.facts),
-        signals=tuple(parts.signals),
-        failures=failures,
-        outcome=parts.outcome,
-        other_outcomes=tuple(parts.other_outcomes),
-        documents=tuple(d for reading in parts.configs for d in reading.documents),
-        inactive=tuple(i for reading in parts.configs for i in reading.inactive),
-        conflicts=(*parts.conflicts, *own),
-        signs=parts.signs,
-        statements=parts.statements,
-        versions=MappingProxyType(versions),
+        facts=MappingProxyType(facts),
+        failures=tuple(failures),
+        documents=tuple(d for reading in configs for d in reading.documents),
+        inactive=tuple(i for reading in configs for i in reading.inactive),
+        versions=MappingProxyType({**{k: v for c in configs for k, v in c.versions.items()}, **versions}),
         framework=framework,
-        recognised=next((c.recognised for c in parts.configs if c.recognised is not None), None),
-        language=language_of(prose, text or "\n".join(d.text[:_GLIMPSE] for c in parts.configs for d in c.documents)),
+        recognised=next((c.recognised for c in configs if c.recognised is not None), None),
+        language=language_of(prose, text or "\n".join(d.text[:_GLIMPSE] for c in configs for d in c.documents)),
         digest=digest,
         prose=prose,
         cause_words=MappingProxyType(read_causes(query_of(prose, digest))),
-        warnings=(*parts.warnings, *(w for reading in parts.configs for w in reading.warnings)),
+        **seen,
     )
 
 
@@ -279,26 +257,14 @@ def _encodable(text: str) -> str:
     return text
 
 
-def _taken_in(sources: Sequence[Source]) -> frozenset[str]:
-    """Sources that another one takes in, by its ``defaults:`` list or by sourcing them: they speak through it."""
-    if len(sources) < 2:
-        return frozenset()
+def _without_sourced(sources: list[Source]) -> list[Source]:
+    """The sources but those that a script takes its variables from, which speak through it."""
     from oomdoc.intake.configs.companions import of_name, sourced
-    from oomdoc.intake.configs.hydra import included
 
-    mains = [s for s in sources if s.name.endswith(_YAML) and "defaults:" in s.text][: 4 * _MAX_MAINS]
-    out = {one.source.name for main in mains for one in included(main, sources)} - {m.name for m in mains[:1]}
-    for script in (s for s in sources if s.name.endswith(_SCRIPTS)):
-        others = [s for s in sources if s is not script]
-        out |= {found.name for name in sourced(script.text) if (found := of_name(name, others)) is not None}
-    return frozenset(out)
-
-
-def _all_configs(own: Sequence[Source], given: Sequence[Source], warnings: list[Message | str]) -> list[ConfigReading]:
-    """What every source states; only the first of those that take in others are read with them."""
-    alone = {source.name for source in [s for s in own if "defaults:" in s.text][_MAX_MAINS:]}
-    found = [_configs(source, () if source.name in alone else given, warnings) for source in own]
-    return [reading for reading in found if reading is not None]
+    scripts = [s for s in sources if s.name.endswith(_SCRIPTS)] if len(sources) > 1 else []
+    others = ((name, [s for s in sources if s is not script]) for script in scripts for name in sourced(script.text))
+    taken = {found.name for name, rest in others if (found := of_name(name, rest)) is not None}
+    return [source for source in sources if source.name not in taken]
 
 
 def _configs(source: Source, given: Sequence[Source], warnings: list[Message | str]) -> ConfigReading | None:
@@ -315,8 +281,6 @@ def _configs(source: Source, given: Sequence[Source], warnings: list[Message | s
         return None
 
 
-_MAX_MAINS: Final = 8
-"""Configurations that take in others: each of them is read with all that it takes in."""
 _CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "objective": 0.93}
 """What other places know better: processes started are not GPUs owned; a prompt's limit is not the whole sequence;
 and the dtype is shown as it was written."""

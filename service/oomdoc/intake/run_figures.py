@@ -14,9 +14,9 @@ from typing import Final
 
 from oomdoc.evidence import Fact, Signal
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
-from oomdoc.intake.sizes import to_bytes
 
 _RE: Final = patterns(__file__)
 _BANNER: Final = _RE.sieved("banner")
@@ -25,8 +25,6 @@ _RANK: Final = _RE.sieved("rank")
 _ZERO: Final = _RE.sieved("zero")
 _STEP: Final = _RE.sieved("step")
 _HOST: Final = _RE.sieved("host")
-_SACCT: Final = _RE.sieved("sacct")
-_SIZE: Final = _RE["size"]
 _MANAGER: Final = _RE.sieved("manager")
 _PRINTED: Final = _RE.sieved("printed")
 _SIZED: Final = _RE.sieved("sized")
@@ -38,8 +36,6 @@ _GIB: Final = 1 << 30
 _MAX_POINTS: Final = 64
 _MIB_FROM, _KIB_FROM = 4e3, 4e6
 """What ``free`` prints from these on are MiB (``-m``) and KiB, not GiB: no machine has so many of the larger unit."""
-_ACCOUNTS: Final = 8
-"""Lines of a table of sacct that are looked at: one for every step of a job."""
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
 
 
@@ -58,7 +54,6 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
             yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
             break
     yield from _host(lines, words)
-    yield from _slurm_accounts(lines, words)
 
 
 _LIMITS: Final = frozenset({"option", "container", "flow", "limit", "limited", "request", "seff", "cgroup"})
@@ -76,23 +71,6 @@ def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     if sized:
         _, gib, span = max(limits, key=lambda size: size[1]) if limits else sized[0]
         yield Fact("host_gib", gib, span, "prose", _LIKELY)
-
-
-def _slurm_accounts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
-    """The memory that a job of Slurm was given, from the column of ``sacct`` that says it."""
-    for header in candidates(_SACCT, lines, words):
-        mark = "|" if "|" in header.raw else None
-        names = [name.strip() for name in header.raw.split(mark)]
-        if "ReqMem" not in names:
-            continue
-        at = lines.index(header)
-        for line in lines[at + 1 : at + 1 + _ACCOUNTS]:
-            cells = [cell.strip() for cell in line.raw.split(mark)]
-            found = _SIZE.match(cells[names.index("ReqMem")]) if len(cells) == len(names) else None
-            if found is not None:
-                gib = to_bytes(found["size"][:-1], found["size"][-1]) / _GIB
-                yield Fact("host_gib", gib, line.span(line.raw.find(found["size"]) + 1), "log", _CERTAIN)
-                return
 
 
 def _host_gib(found: re.Match[str]) -> float:

@@ -12,7 +12,7 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.lines import Line
 from oomdoc.intake.logs import PARSERS
 from oomdoc.intake.logs.base import Parser, Reading, Window
-from oomdoc.intake.sieve import Literals, Vocabulary
+from oomdoc.intake.sieve import Vocabulary
 
 _MAX_TRIES = 600
 """Lines per family that are read: the first ones say what happened; growth needs some, not thousands."""
@@ -34,11 +34,6 @@ def _by_trigger() -> dict[str, tuple[Parser, ...]]:
     return table
 
 
-@cache
-def _triggers() -> Literals:
-    return Literals([(word,) for word in _by_trigger()])
-
-
 def _rank(parser: Parser) -> tuple[int, str]:
     return parser.priority, parser.name
 
@@ -49,8 +44,7 @@ def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     :param words: the vocabulary of the lines: only triggers that it holds are looked for.
     """
     table = _by_trigger()
-    triggers = list(table)
-    present = triggers if words.all else [triggers[n] for n in sorted(_triggers().held(words))]
+    present = [word for word in table if words.may_hold(word)]
     if not present:
         return
     scanner = _Scanner(lines)

@@ -1,7 +1,7 @@
 """Which topics of the knowledge base a question is about, each with a calibrated probability.
 
 A question is compared with the example questions and the texts of every topic: by words and concepts (those of
-:mod:`oomdoc.intake.statements.features`, the same in both languages) and by sentence vectors, of Chinese by those of
+:mod:`oomdoc.intake.statements.concepts`, the same in both languages) and by sentence vectors, of Chinese by those of
 its English gloss. ``topics.toml`` weighs the likenesses, for each language apart, against "no topic at all";
 ``bench/topic_recognition.py`` fits it on examples left out, and keeps the vectors of the examples in ``topics.npz``.
 """

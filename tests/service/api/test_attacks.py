@@ -257,19 +257,6 @@ def test_what_unpacks_to_much_more_than_logs_do_is_refused(api: TestClient) -> N
     assert "/tmp" not in answer.text
 
 
-def test_configurations_that_take_each_other_in_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of 100 takes in all others: that is looked at for some of them, not for every pair again and again."""
-    from oomdoc.evidence import Source
-    from oomdoc.intake import read
-    from oomdoc.intake.configs import hydra
-
-    calls, included = [], hydra.included
-    monkeypatch.setattr(hydra, "included", lambda *given: calls.append(1) or included(*given))
-    everyone = "".join(f"  - c{n}\n" for n in range(100))
-    read([Source("input", LOG), *(Source(f"c{n}.yaml", f"defaults:\n{everyone}a: {n}\n") for n in range(100))])
-    assert 0 < len(calls) <= 60
-
-
 def test_gzip_bodies_are_whole(api: TestClient) -> None:
     headers = {"content-type": "text/plain", "content-encoding": "gzip"}
     first, second = gzip.compress(b"hello there\n"), gzip.compress(LOG.encode())

@@ -221,26 +221,6 @@ def test_what_is_told_less_surely(text, phase):
     assert read_text(text).facts["phase"].value == phase
 
 
-@pytest.mark.parametrize(
-    ("name", "phase"),
-    [
-        ("[[node gradients/h2/mlp/mul_grad/Mul (defined at train.py:90) ]]", "backward"),
-        ("[[{{node encoder/layer_3/attention/self/MatMul}}]]", "forward"),
-        ("[[Node: embedding/Adam_1/Initializer/zeros = Const[dtype=DT_FLOAT]()]]", "optimizer-init"),
-        ("[[node train/Adam/update_w/ApplyAdam]]", "optimizer-step"),
-        ("[[node save/RestoreV2]]", "load"),
-        ("[[{{node sample_sequence/while/concat}}]]", "generate"),
-        ('Operator: op_name="jit(train_step)/jit(main)/transpose(jvp(Model))/h/0/mlp/dot_general"', "backward"),
-        ('Operator: op_name="pjit(train_step)/jit(main)/jvp(Model)/h/0/mlp/dot_general"', "forward"),
-        ('Operator: op_name="pjit(generate)/jit(main)/Model/embed/convert_element_type"', "generate"),
-        ('Operator: op_name="jit(init_fn)/jit(main)/random_bits"', "load"),
-    ],
-)
-def test_operations_of_compiled_graphs(name, phase):
-    text = f"ResourceExhaustedError: OOM when allocating tensor with shape[8,16] and type float\n\t {name}\n"
-    assert read_text(text).facts["phase"].value == phase
-
-
 def test_a_module_that_is_moved_is_being_loaded():
     moved = ("torch/nn/modules/module.py", "convert", "return t.to(device, dtype)")
     assert read_text(trace(("train.py", "main", "trainer = T(model)"), moved)).facts["phase"].value == "load"

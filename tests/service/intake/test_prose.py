@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oomdoc.intake import read_text
-from oomdoc.intake.polarity import worked
+from oomdoc.intake.polarity import doubt
 
 CASES = [
     ("Fine-tuning on 8×A100 80G goes OOM", {"gpu_count": 8, "capacity_gib": 80}),
@@ -120,7 +120,7 @@ def test_a_chinese_question_before_an_english_message_is_chinese():
 )
 def test_what_is_tuned_finely_is_not_said_to_work(text, good):
     at = text.index("7B") if "7B" in text else text.index("2")
-    assert worked(text, at, at + 2) is good
+    assert (doubt(text, at, at + 2) > 0) is good
 
 
 def test_virtual_tokens_are_no_length_of_samples():

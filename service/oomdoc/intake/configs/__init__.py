@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
+from oomdoc.intake.configs.declared import TABLES
 from oomdoc.intake.configs.jobs import to_job
 from oomdoc.intake.configs.patching import Patched, patch, patch_batch_row
 from oomdoc.intake.configs.reading import ConfigReading, read_documents
-from oomdoc.intake.configs.registry import TABLES
 from oomdoc.intake.configs.whole_text import Text
 
 __all__ = ["TABLES", "ConfigReading", "Patched", "Text", "patch", "patch_batch_row", "read_documents", "to_job"]

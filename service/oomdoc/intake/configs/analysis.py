@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from oomdoc.intake.configs.declared import all_names, table
 from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment
 from oomdoc.intake.configs.forms.flags import parse_shell
@@ -16,8 +17,7 @@ from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomdoc.intake.configs.framework_choice import judge, recognise_doc
-from oomdoc.intake.configs.nesting import dockerfile, embedded, modelfile
-from oomdoc.intake.configs.registry import all_names, table
+from oomdoc.intake.configs.nesting import embedded, modelfile
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
 from oomkb.frameworks import LAUNCHERS, PLAIN
@@ -158,9 +158,6 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
         return _shell(text, segment)
     if form == "modelfile":
         return [modelfile(text, start, end)]
-    if form == "dockerfile":
-        variables = tuple(e for f in parse_shell(text, start, end).fragments for e in f.env)
-        return [*dockerfile(text, start, end), Fragment(form="shell", start=start, end=end, entries=(), env=variables)]
     return []
 
 
@@ -267,7 +264,7 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
 
 def _adopt_table(docs: list[Doc], known: Table) -> None:
     """Where the framework is given, documents that nothing speaks for, or only its base, are its."""
-    names = known.names()
+    names = known.names
     for doc in docs:
         if doc.table is known:
             continue

@@ -12,7 +12,6 @@ from typing import Final
 
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.analysis import Doc, analyse
-from oomdoc.intake.configs.hydra import files_named
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm, words
 from oomkb.lazy import compiled
@@ -74,8 +73,7 @@ def companion_files(path: Path, text: str) -> list[Source]:
         if depth >= _DEPTH or form_of(current.name) is None:
             continue
         names = [name for name, _ in named_files(analyse(current.name, content), content)]
-        hydra = files_named(current) if current.suffix in (".yaml", ".yml") else []
-        for candidate in (*hydra, *(p for name in names for p in _places(name, current.parent, root))):
+        for candidate in (p for name in names for p in _places(name, current.parent, root)):
             resolved = candidate.resolve()
             if resolved == path.resolve() or resolved in found or not resolved.is_relative_to(root):
                 continue

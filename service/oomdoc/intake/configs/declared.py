@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from oomdoc.intake.configs import codecs
@@ -12,21 +13,8 @@ from oomdoc.intake.configs.rules import need_of, present, rule_group
 from oomdoc.intake.configs.shared import shared_group
 from oomdoc.intake.configs.table import Group, Key, Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, whole
-from oomkb.frameworks.declared import KeyRow, Record, TotalBatch, WordRow, records
-
-
-def declared_tables() -> tuple[Table, ...]:
-    """A table for each record that has keys, by name."""
-    by_name = {record.name: record for record in records()}
-    made: dict[str, Table] = {}
-
-    def table(name: str) -> Table:
-        if name not in made:
-            record = by_name[name]
-            made[name] = _table(record, tuple(table(base) for base in record.reads))
-        return made[name]
-
-    return tuple(table(record.name) for record in records() if record.keys or record.rules or record.reads)
+from oomkb.frameworks import canonical
+from oomkb.frameworks.declared import KeyRow, Record, RuleRow, TotalBatch, WordRow, records
 
 
 def _table(record: Record, bases: tuple[Table, ...]) -> Table:
@@ -90,8 +78,10 @@ def _key(row: KeyRow) -> Key:
 
 def _groups(record: Record) -> Iterator[Group]:
     for row in record.keys:
-        if row.beside:
-            yield _beside(row)
+        if row.beside:  # counts only where another key has a certain value
+            key, beside = row.keys[0], row.beside.replace("=", "~")
+            read, write = ((f"{key}=* {beside}", f"${row.codec}"),), (("*", f"{key}=${row.codec}", beside),)
+            yield rule_group(RuleRow(row.field, read=read, write=write), CODECS, _heads(record))
     for word in record.words:
         if not word.part:
             yield _word(word)
@@ -158,25 +148,6 @@ def _equal(word: Any, value: Any) -> bool:
     return bool(word == value) and isinstance(word, bool) == isinstance(value, bool)
 
 
-def _beside(row: KeyRow) -> Group:
-    """A key that counts only where another one has a certain value."""
-    other, _, wanted = row.beside.partition("=")
-    codec, key = CODECS[row.codec], row.keys[0]
-
-    def counts(view: View) -> bool:
-        entry = view.get(norm(other))
-        return entry is not None and str(entry.value).lower().startswith(wanted)
-
-    def read(view: View) -> Iterator[Reading]:
-        if norm(key) in view and counts(view):
-            yield row.field, codec.read(view[norm(key)].value), view[norm(key)]
-
-    def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
-        return {key: codec.write(value, view.value(norm(key)))} if counts(view) else None
-
-    return Group((row.field,), row.keys, read, write)
-
-
 def _parts(field: str, rows: Sequence[WordRow]) -> Group:
     """Flags each of which switches one part of a list on."""
     names = {row.part: tuple(map(norm, row.key.split(","))) for row in rows}
@@ -217,3 +188,35 @@ def _division(row: TotalBatch) -> Group:
         return {row.key: value * each} if each and row.gives == "micro_batch" and norm(row.key) in view else None
 
     return Group((row.gives,), (row.key,), read, write)
+
+
+def _declared() -> tuple[Table, ...]:
+    """A table for each record that has keys, by name."""
+    by_name = {record.name: record for record in records()}
+    made: dict[str, Table] = {}
+
+    def made_table(name: str) -> Table:
+        if name not in made:
+            record = by_name[name]
+            made[name] = _table(record, tuple(made_table(base) for base in record.reads))
+        return made[name]
+
+    return tuple(made_table(record.name) for record in records() if record.keys or record.rules or record.reads)
+
+
+TABLES: tuple[Table, ...] = _declared()
+"""One per framework, in the order of their names."""
+
+
+@cache
+def table(name: str | None) -> Table | None:
+    """The table of a framework, by any of its names."""
+    known = canonical(name) or name
+    return next((t for t in TABLES if t.name == known), None)
+
+
+@cache
+def all_names() -> frozenset[str]:
+    """Every key that any table reads, whole and by its last part."""
+    names = {n for t in TABLES for n in (*t.names, *t.marks, *t.hints)}
+    return frozenset(names | {n.rsplit(".", 1)[-1].rsplit(":", 1)[-1] for n in names})

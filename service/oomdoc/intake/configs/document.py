@@ -93,43 +93,6 @@ def described_model(view: View) -> Reading | None:
     return "model_config", config, width
 
 
-_HALF: Final = re.compile(r"(?:model\.)?(?:encoder|decoder)\.\w{1,60}\Z")
-_PAIR_SIZES: Final[Mapping[str, str]] = {
-    "num_layers": "num_layers",
-    "hidden_size": "d_model",
-    "num_attention_heads": "num_heads",
-    "ffn_hidden_size": "d_ff",
-    "kv_channels": "d_kv",
-}
-
-
-def described_pair(entries: Iterable[Entry], view: View) -> Reading | None:
-    """An encoder and a decoder, each with sizes of its own (T5, BART and UL2 in Megatron and NeMo).
-
-    :param entries: the settings under their own keys, of which those of the two halves differ in the middle only.
-    """
-    halves = {e.key.removeprefix("model."): e for e in entries if _HALF.match(e.key) and e.resolved}
-    config: dict[str, Any] = {"model_type": "t5"}
-    for name, target in _PAIR_SIZES.items():
-        found = halves.get(f"encoder.{name}")
-        value = whole(found.value) if found is not None else None
-        if value is not None and value > 0:
-            config[target] = value
-    decoder = whole(halves["decoder.num_layers"].value) if "decoder.num_layers" in halves else None
-    if not {"num_layers", "d_model", "num_heads"} <= config.keys() or decoder is None or decoder <= 0:
-        return None
-    config.setdefault("d_kv", config["d_model"] // config["num_heads"])
-    config.setdefault("d_ff", 4 * config["d_model"])
-    activation = halves.get("encoder.activation")
-    config |= {
-        "num_decoder_layers": decoder,
-        "vocab_size": _vocabulary(view),
-        "feed_forward_proj": "gated-gelu" if activation is not None and "glu" in str(activation.value) else "gelu",
-        "tie_word_embeddings": flag(view.value("model.share_decoder_tokens_head_embeddings")) is not False,
-    }
-    return "model_config", config, halves["encoder.hidden_size"]
-
-
 PROGRAM_CHARS: Final = 8_000
 """Characters of what a piece runs that are looked at."""
 _MIN_KEY_CHARS: Final = 8
@@ -210,7 +173,7 @@ class Doc:
         for level in self.table.levels() if self.table is not None else ():
             _read_level(level, view, out, seen)
         if "model" not in seen:
-            described = described_pair(self.entries, view) or described_model(view)
+            described = described_model(view)
             if described is not None:
                 out.append(described)
         return out
@@ -261,12 +224,12 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
     if owner is None:
         yield from entries
         return
-    names = owner.names() | owner.neutrals()
+    names = owner.names | owner.neutrals
     for entry in entries:
         key = clean_key(entry.key)
         if entry.style not in ("kwarg", "call"):
             whole = key.partition(".")[2] if entry.style == "attribute" else ""
-            if "." in whole and whole in owner.names():  # ``cfg.train.micro_batch_size = 4``, whatever holds it
+            if "." in whole and whole in owner.names:  # ``cfg.train.micro_batch_size = 4``, whatever holds it
                 key = whole
             key = _named_in(key, owner, names, pair=entry.style == "pair")
             key = _in_full(key, names) if entry.style in ("flag", "flag=", "bare") else key
@@ -275,7 +238,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
 
 def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> str:
     """A key as the table lists it; a key of its own counts before one that is merely known."""
-    if key in owner.names():
+    if key in owner.names:
         return key
     for prefix in owner.prefixes:
         if key.startswith(prefix) and owner.knows(key[len(prefix) :]):

@@ -1,4 +1,4 @@
-"""Setting an environment variable in a script, a compose file, a Dockerfile or Python."""
+"""Setting an environment variable in a script, a compose file or Python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from oomdoc.intake.configs.writers.spelling import in_shell
 
 _ENVIRONMENT: Final = re.compile(r"^([ \t]*)(environment|env):[ \t]*\r?$", re.M)
 _SERVICE: Final = re.compile(r"^([ \t]*)(image|command|args):", re.M)
-_DOCKER: Final = re.compile(r"^(?:CMD|ENTRYPOINT|RUN python)\b", re.M)
 _IMPORT: Final = re.compile(
     r"^[ \t]*(?:import|from)[ \t]+(?:torch|transformers|trl|unsloth|vllm|peft|accelerate|deepspeed)\b", re.M
 )
@@ -27,8 +26,6 @@ def set_variable(text: str, docs: Sequence[Doc], name: str, value: Any, filename
     if value is None:
         return text
     spelled = str(value)
-    if filename.lower().rsplit("/", 1)[-1].startswith("dockerfile") or filename.lower().endswith(".dockerfile"):
-        return _dockerfile(text, name, spelled)
     if filename.rsplit("/", 1)[-1].endswith(".env"):
         lead = "" if not text or text.endswith("\n") else newline_at(text, 0)
         return f"{text}{lead}{name}={spelled}{newline_at(text, 0)}"
@@ -81,13 +78,6 @@ def _shell(text: str, docs: Sequence[Doc], name: str, value: str) -> str | None:
     if prefixed and line_start(text, prefixed[0].key_span[0]) <= at:
         at = line_start(text, prefixed[0].key_span[0])
     return splice(text, at, at, f"{indent_of(text, at)}{spelled}{newline_at(text, at)}")
-
-
-def _dockerfile(text: str, name: str, value: str) -> str:
-    match = _DOCKER.search(text)
-    at = match.start() if match else len(text)
-    lead = "" if not text[:at] or text[:at].endswith("\n") else newline_at(text, 0)
-    return splice(text, at, at, f"{lead}ENV {name}={in_shell(value)}{newline_at(text, 0)}")
 
 
 def _python(text: str, name: str, value: str) -> str:

@@ -20,7 +20,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag, whole
 from oomdoc.intake.configs.wordlist import words
-from oomkb.frameworks import has
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
@@ -39,10 +38,6 @@ _NAMES: Final = {
     "lora_modules_to_save": "modules_to_save",
     "additional_target": "modules_to_save",
 }
-_NEW_TOKENS: Final = frozenset({"resize_vocab", "new_special_tokens", "add_special_tokens", "add_tokens"})
-_RESIZED: Final = ("embed_tokens", "lm_head")
-"""LLaMA-Factory trains both tables beside the adapters where it resized them for new tokens and nothing else was named
-(0.9.1, ``model/adapter.py``, ``_setup_lora_tuning``; ``model/loader.py`` sets ``resize_vocab``)."""
 _FLAGS: Final = words(
     """
     lora_mlp_kernel padding_free freeze_vision_tower freeze_vit use_liger_kernel calculate_entropy entropy_checkpointing
@@ -53,7 +48,6 @@ _METRICS: Final = "compute_metrics"
 _ARGMAX: Final = "preprocess_logits_for_metrics"
 _ARGUMENTS: Final = frozenset({_METRICS, _ARGMAX})
 """Arguments of a Trainer that are functions: that they are given is all there is to read."""
-_ACCURACY: Final = "compute_accuracy"
 _NO_LOGITS: Final = frozenset({"predict_with_generate", "prediction_loss_only", "batch_eval_metrics"})
 """Flags under which an evaluation keeps no logits, whatever computes its metrics."""
 _MAX_MODULES: Final = 32
@@ -75,16 +69,6 @@ def extra_facts(docs: Iterable[Doc], lines: Lines) -> Iterator[Fact]:
             if name not in seen:
                 seen.add(name)
                 yield Fact(PREFIX + name, value, lines.span(entry.key_span[0]), "config", 0.95)
-    resized = next(_resizing(docs), None)
-    if resized is not None and "modules_to_save" not in seen:
-        yield Fact(PREFIX + "modules_to_save", list(_RESIZED), lines.span(resized.key_span[0]), "config", 0.9)
-
-
-def _resizing(docs: Iterable[Doc]) -> Iterator[Entry]:
-    """Settings by which LLaMA-Factory gives the model new tokens."""
-    for doc in docs:
-        if doc.table is not None and has(doc.table.name, "resizes_embeddings"):
-            yield from (e for e in doc.entries if not e.off and norm(e.key) in _NEW_TOKENS and e.value)
 
 
 def _entries(docs: Iterable[Doc]) -> Iterator[tuple[list[str], Entry]]:
@@ -119,7 +103,7 @@ def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
         yield last, True
     elif last == "entropy_coeff" and isinstance(entry.value, int | float) and entry.value:
         yield "calculate_entropy", True
-    elif last == _ACCURACY and entry.value is True:
+    elif last == "compute_accuracy" and entry.value is True:
         yield from ((_METRICS, True), (_ARGMAX, True))
 
 

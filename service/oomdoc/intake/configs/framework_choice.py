@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache, lru_cache
 from typing import Final
 
+from oomdoc.intake.configs.declared import TABLES, all_names, table
 from oomdoc.intake.configs.document import Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
-from oomdoc.intake.configs.registry import all_names, table, tables
 from oomdoc.intake.configs.table import Table, norm
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import LAUNCHERS, PLAIN
@@ -66,7 +66,7 @@ def _evidence(table: Table, keys: frozenset[str], programs: str) -> tuple[int, i
     if table.own_prefixes:
         marks += sum(1 for key in keys if key.startswith(table.own_prefixes))
     if commands or marks:
-        marks += len((keys & table.base_marks()) - table.marks)
+        marks += len((keys & table.base_marks) - table.marks)
     return commands, marks
 
 
@@ -78,25 +78,16 @@ def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]
     return own + len(table.hints & keys), own
 
 
-def recognise(
-    keys: Iterable[str], programs: str, tables: Sequence[Table], likely: str | None = None
-) -> Recognition | None:
-    """The table that fits best, or ``None`` where nothing speaks for any.
+def candidates(keys: Iterable[str], programs: str, likely: str | None = None) -> list[Recognition]:
+    """The tables for which there is some evidence, best first.
 
     :param keys: normalised keys, nested ones both whole and by their last part.
     :param programs: what is run, imported and called, as text (bounded by the caller).
     :param likely: the framework of what surrounds it, which wins where the evidence is no better for another.
     """
-    return next(iter(candidates(keys, programs, tables, likely)), None)
-
-
-def candidates(
-    keys: Iterable[str], programs: str, tables: Sequence[Table], likely: str | None = None
-) -> list[Recognition]:
-    """As :func:`recognise`, those for which there is some evidence, best first."""
     found, programs = frozenset(keys), programs if programs.strip() else ""
     scored: list[tuple[int, int, int, Table]] = []
-    for place, row in enumerate(tables):
+    for place, row in enumerate(TABLES):
         score, own = _score(row, found, programs)
         if row.name == likely and score:
             score, own = score + 2, own + 2
@@ -104,15 +95,15 @@ def candidates(
             scored.append((score, own, -place, row))
     scored.sort(key=lambda entry: entry[:3], reverse=True)
     chosen = [entry[3] for entry in scored[:_MAX_CANDIDATES]]
-    chosen[:1] = [_most_derived(row, found, programs, tables) for row in chosen[:1]]
+    chosen[:1] = [_most_derived(row, found, programs) for row in chosen[:1]]
     evidence = [(row, *_evidence(row, found, programs)) for row in chosen]
     return [Recognition(row, commands > 0, marks) for row, commands, marks in evidence]
 
 
-def _most_derived(base: Table, keys: frozenset[str], programs: str, tables: Sequence[Table]) -> Table:
+def _most_derived(base: Table, keys: frozenset[str], programs: str) -> Table:
     """What is run or imported of a framework built on ``base`` outweighs what it takes from the base."""
     built = [
-        (*_score(t, keys, programs), t) for t in tables if any(b is base for b in t.bases) and _runs(t.name, programs)
+        (*_score(t, keys, programs), t) for t in TABLES if any(b is base for b in t.bases) and _runs(t.name, programs)
     ]
     return max(built, key=lambda entry: entry[:2])[2] if built else base
 
@@ -129,7 +120,7 @@ def probability_of(found: Recognition, known: Collection[bool]) -> float:
 
 def recognise_doc(doc: Doc, likely: str | None = None) -> None:
     """Give a piece the table that fits best, where one does."""
-    found = recognise(_speaking(doc), doc.programs, tables(), likely)
+    found = next(iter(candidates(_speaking(doc), doc.programs, likely)), None)
     doc.table = found.table if found is not None else fallback(doc)
     doc.marks = (found.command, found.marks) if found is not None else (False, 0)
 
@@ -205,7 +196,7 @@ def _only_settings(doc: Doc) -> bool:
 
 def _reconsider(doc: Doc, settings: list[Entry]) -> None:
     """Another table for which less speaks at first sight, but which knows the keys."""
-    for other in candidates(_speaking(doc), doc.programs, tables())[1:]:
+    for other in candidates(_speaking(doc), doc.programs)[1:]:
         known = known_keys(settings, other.table)
         probability = probability_of(other, known)
         if (other.marks or other.command) and probability >= max(ENOUGH, doc.probability):
@@ -232,6 +223,6 @@ def fallback(doc: Doc) -> Table | None:
     if doc.form != "shell" or not any(w in doc.programs for w in (*_LAUNCHERS, "torchrun", ".py")):
         return None
     base = table(PLAIN)
-    if base is not None and any(k in base.names() for k in keys_of(doc.entries)):
+    if base is not None and any(k in base.names for k in keys_of(doc.entries)):
         return base
     return table(next((name for name in _LAUNCHERS if name in doc.programs), None))

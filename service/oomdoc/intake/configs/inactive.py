@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Inactive, Source
@@ -12,7 +11,7 @@ from oomdoc.intake.configs.companions import LINKS
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts, visible_gpus
 from oomdoc.intake.configs.table import Reading, norm, words
-from oomdoc.intake.configs.values import flag, whole
+from oomdoc.intake.configs.values import flag
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 from oomkb.frameworks.declared import records
 
@@ -33,11 +32,8 @@ _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_ena
 _ADAPTERS: Final = ("lora_rank", "lora_r", "lora_target", "lora_target_modules", "lora_target_linear")
 _AUTO_WRAP: Final = "fsdp_auto_wrap_policy"
 """accelerate ``utils/dataclasses.py``; with ``NO_WRAP`` FSDP1 makes one unit of the model and gathers it whole."""
-_OWN_SWITCH: Final = "disable_gradient_checkpointing"
 _MIN_RATIO: Final = 0.86
 _MAX_FOUND: Final = 40
-_GAP: Final = 20
-"""Characters between two words of one command: blanks, and the end of a continued line."""
 
 
 def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -> Iterator[Inactive]:
@@ -46,7 +42,6 @@ def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -
     for doc in docs:
         for entry, reason, values in (
             *_cut_off(doc),
-            *_split(doc),
             *_contradicted(doc),
             *_late(doc),
             *_processes(doc),
@@ -69,31 +64,16 @@ def _cut_off(doc: Doc) -> Iterator[_Found]:
             yield entry, entry.off_reason, {}
 
 
-def _split(doc: Doc) -> Iterator[_Found]:
-    """``--model_args a=1, b=2``: the shell ends the option at the blank, and what follows it reaches nothing."""
-    if doc.form != "shell":
-        return
-    for before, after in pairwise(doc.entries):
-        value = before.value
-        written = before.style in ("flag", "flag=") and isinstance(value, str) and not before.quote
-        beside = after.style == "override" and 0 < after.key_span[0] - before.value_span[1] <= _GAP
-        if written and beside and "=" in value and value.endswith(","):
-            yield after, "split-value", {"option": before.key}
-
-
 def _said(doc: Doc) -> dict[str, Any]:
     return {name: value for name, value, _ in doc.readings()}
 
 
 def _contradicted(doc: Doc) -> Iterator[_Found]:
-    """Adapters and quantisation beside full-parameter training; a flag the framework does not look at."""
+    """Adapters beside full-parameter training, an engine that is off, one FSDP unit of the whole model."""
     if doc.table is None or doc.form == "ini":
         return
-    view, said, names = doc.view(), _said(doc), doc.table.names()
+    view, said, names = doc.view(), _said(doc), doc.table.names
     full = said.get("method") == "full"
-    for key in ("quantization_bit", "quant_bits") if full else ():
-        if key in view and (whole(view[key].value) or 16) < 16:
-            yield view[key], "quantised-in-full", {}
     if has(doc.table.name, "adapters.by_switch") and (full or ("adapter" in names and "adapter" not in view)):
         yield from ((view[key], "adapters-in-full", {}) for key in _ADAPTERS if key in view)
     if "use_vllm" in view and flag(view["use_vllm"].value) is False:
@@ -101,9 +81,6 @@ def _contradicted(doc: Doc) -> Iterator[_Found]:
     for entry in doc.entries:
         if norm(entry.key).endswith(_AUTO_WRAP) and str(entry.value).upper() == "NO_WRAP" and not entry.off:
             yield entry, "one-unit", {}
-    for entry in doc.entries if _OWN_SWITCH in names else ():
-        if norm(entry.key) == "gradient_checkpointing" and flag(entry.value) is False and not entry.off:
-            yield entry, "checkpointing-flag-ignored", {"use": _OWN_SWITCH}
 
 
 def _late(doc: Doc) -> Iterator[_Found]:
@@ -142,9 +119,7 @@ def _processes(doc: Doc) -> Iterator[_Found]:
     visible = next(
         (e for e in doc.env if e.key == "CUDA_VISIBLE_DEVICES" and (visible_gpus(str(e.value)) or 0) > 1), None
     )
-    if sharding is not None and sharded and has(doc.table.name, "launcher.needed"):
-        yield sharding[2], "no-launcher", {}
-    elif visible is not None and not sharded:
+    if visible is not None and not sharded:
         yield visible, "data-parallel", {"count": visible_gpus(str(visible.value)) or 0}
 
 
@@ -163,7 +138,7 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
     """Keys the framework does not know that are nearly one it does."""
     if doc.table is None or not has(doc.table.name, "keys.checked") or doc.form not in ("yaml", "shell"):
         return
-    known = doc.table.known() | doc.table.marks | doc.table.hints | LAUNCH_KEYS
+    known = doc.table.known | doc.table.marks | doc.table.hints | LAUNCH_KEYS
     likely: list[str] = []
     for entry in doc.entries[:300]:
         key = norm(entry.key)

@@ -1,22 +1,24 @@
-"""Facts to a job document, with each framework's meaning of its precision flags."""
+"""Facts to a job document, with each framework's meaning of its precision flags; and job fields under the contract's
+own fact names: ``sharding: zero3`` is also ``zero_stage: 3``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Fact
+from oomdoc.intake.configs.declared import table
 from oomdoc.intake.configs.extra_settings import PREFIX
-from oomdoc.intake.configs.registry import table
 from oomdoc.intake.configs.table import Group, Key, norm
 from oomdoc.intake.configs.wordlist import words
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
-from oomkb.frameworks import ENGINES, canonical
+from oomkb.frameworks import ENGINES, canonical, has
 from oomkb.frameworks.completion import UNKNOWN
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import cards_needed, replicated
@@ -163,3 +165,56 @@ def _meaning(job: Job) -> Job:
     if job.tp is not None and job.objective == "inference" and job.gpus is None and job.world is None:
         job = _set(job, "gpus", job.tp * (job.pp or 1))
     return job
+
+
+_LOOSE: Final = 0.6
+"""How sure scattered keys of an engine are that models are served: RL trainers have the same keys."""
+
+
+def _renamed(fact: Fact, name: str, value: Any) -> Fact:
+    return replace(fact, name=name, value=value)
+
+
+def _dtype_fact(facts: Mapping[str, Fact]) -> Fact | None:
+    autocast, held = facts.get("autocast"), facts.get("param_dtype")
+    if autocast is not None and autocast.value in ("bf16", "fp16"):
+        return autocast
+    return held
+
+
+def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator[Fact]:
+    """The contract's own names for what job fields say."""
+    sharding = facts.get("sharding")
+    if sharding is not None:
+        word = str(sharding.value)
+        if word.startswith("zero"):
+            yield _renamed(sharding, "zero_stage", int(word[-1]))
+        elif word in ("fsdp", "fsdp2", "hsdp", "shard-grad-op"):
+            yield _renamed(sharding, "fsdp", True)
+    dtype = _dtype_fact(facts)
+    if dtype is not None and dtype.value in ("bf16", "fp16", "fp32"):
+        yield _renamed(dtype, "dtype", dtype.value)
+    yield from _gpu_counts(facts)
+    for name in ("gpu_memory_utilization", "max_model_len") if not has(framework, "serving.own_share") else ():
+        fact = facts.get(f"serving.{name}") or facts.get(f"rollout.{name}")
+        if fact is not None:
+            yield _renamed(fact, name, fact.value)
+    method, quant = facts.get("method"), facts.get("quant")
+    four_bit = quant is not None and quant.value in ("nf4", "nf4-double")
+    if quant is not None and four_bit and method is not None and method.value == "lora":
+        yield _renamed(quant, "method", "qlora")
+    elif method is None and facts.get("lora.r") is not None:
+        yield _renamed(facts["lora.r"], "method", "qlora" if four_bit else "lora")
+    if facts.get("objective") is None and framework in ENGINES:
+        first = next(iter(facts.values()), None)
+        if first is not None:
+            sure = min(first.confidence, _LOOSE) if first.origin == "prose" else first.confidence
+            yield replace(first, name="objective", value="inference", confidence=sure)
+
+
+def _gpu_counts(facts: Mapping[str, Fact]) -> Iterator[Fact]:
+    world, gpus, nodes = facts.get("world"), facts.get("gpus"), facts.get("nodes")
+    if world is not None:
+        yield _renamed(world, "gpu_count", world.value)
+    elif gpus is not None:
+        yield _renamed(gpus, "gpu_count", gpus.value * (nodes.value if nodes is not None else 1))

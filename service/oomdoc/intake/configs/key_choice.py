@@ -42,11 +42,6 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
                 if wanted is not None and _may_stand(doc, view, wanted):
                     return 0, dict(wanted)
     if value is not None:
-        for group in groups:
-            if _present(view, group.names) is not None:
-                wanted = group.write(view, name, value)
-                if wanted is not None and _may_stand(doc, view, wanted):
-                    return 0, dict(wanted)
         wanted = _new(doc, view, keys, groups, name, value)
         return (1, wanted) if wanted is not None else None
     for group in groups:
@@ -79,7 +74,7 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     """Whether every key stands there already or is one that what runs the file is known to take."""
     if doc.table is None or doc.form == "python":
         return doc.table is not None
-    if not doc.table.adds_all and doc.table.names().isdisjoint(view):
+    if not doc.table.adds_all and doc.table.names.isdisjoint(view):
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))

@@ -13,21 +13,7 @@ from oomdoc.intake.configs.values import number, whole
 from oomdoc.intake.configs.wordlist import meanings
 from oomkb.frameworks import LAUNCHERS
 
-_FAMILIES: Final = meanings("machine")
-_COUNTS: Final = {name: int(count) for name, count in meanings("cards").items()}
-_TYPE: Final = re.compile(r"(?:ml\.)?(?P<family>[gp][0-9][a-z]{0,2})\.(?P<size>(?:[0-9]{1,2})?xlarge|metal)\Z")
 _ASKED: Final = re.compile(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::(?P<count>[0-9]{1,2}))?\Z")
-
-
-def instance(value: Any) -> tuple[str, int] | None:
-    """GPU and count of an instance type of AWS (``p4d.24xlarge``), under whose names SageMaker has them too (``ml.``).
-
-    P3 to P5en and G4dn to G6e, from EC2's lists of accelerated computing instances (docs.aws.amazon.com/ec2).
-    """
-    found = _TYPE.match(value.strip()) if isinstance(value, str) and len(value) < 40 else None
-    if found is None or found["family"] not in _FAMILIES:
-        return None
-    return _FAMILIES[found["family"]], _COUNTS.get(f"{found['family']}.{found['size']}", 1)
 
 
 def accelerators(value: Any) -> tuple[str, int] | None:
@@ -49,7 +35,6 @@ _GROUP: Final = ("leaderWorkerTemplate.size", "trainer.numNodes")
 """Machines of one run: a LeaderWorkerSet's, a Kubeflow TrainJob's."""
 _PROCESSES: Final = ("trainer.numProcPerNode",)
 _ACCELERATORS: Final = "resources.accelerators"
-_INSTANCE: Final = frozenset({"instance_type", "instancetype"})
 _REQUESTS: Final = frozenset({"sbatch", "srun"})
 """What asks Slurm (or PBS) for machines."""
 _ARGUMENTS: Final = meanings("launch_arguments")
@@ -244,8 +229,6 @@ def _machines(entry: Entry) -> Iterator[Reading]:
     machine = None
     if (entry.style == "pair" and key.endswith(_ACCELERATORS)) or (entry.style == "kwarg" and key == "gpu"):
         machine = accelerators(entry.value)
-    elif entry.style in ("pair", "kwarg", "assign") and norm(key).rsplit(".", 1)[-1] in _INSTANCE:
-        machine = instance(entry.value)
     if entry.style == "pair" and key.endswith(_CARD) and isinstance(entry.value, str):
         yield "gpu", entry.value, entry
     if machine is not None:

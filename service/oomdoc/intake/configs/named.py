@@ -1,4 +1,4 @@
-"""A model that no key of the table gives: named by a variable, an option's default, another key or the file's name.
+"""A model that no key of the table gives: named by a variable, another key or the file's name.
 
 What is found so is a hint, never a stated fact: it lets a job be priced until somebody says better.
 """
@@ -23,17 +23,13 @@ _KEY: Final = compiled(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I
 _OTHER_ROLE: Final = compiled(
     r"hub|data|reward|critic|teacher|draft|embed|token|save|output|log|class|type|kwargs", re.I
 )
-_DEFAULT: Final = compiled(
-    r"add_argument\(\s{0,40}[\"']-{0,2}(?P<name>[\w\-]{0,40}model[\w\-]{0,40})[\"'][^)]{0,300}?"
-    r"default\s{0,4}=\s{0,4}[\"'](?P<value>[^\"'\n]{3,120})[\"']"
-)
 _OUTPUTS: Final = ("results/", "outputs/", "output/", "out/", "logs/", "./results/", "./output")
 _SEARCHED: Final = 100_000
 
 
 def hinted_model(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:
     """Facts ``model`` or ``params_b`` below the threshold of what is stated; the nearest place first."""
-    for value, at in (*_from_keys(docs), *_from_defaults(source.text)):
+    for value, at in _from_keys(docs):
         name = _as_model(value)
         if name is not None:
             yield Fact("model", name, lines.span(at), "config", HINT)
@@ -112,12 +108,6 @@ def _from_keys(docs: Sequence[Doc]) -> Iterator[tuple[str, int]]:
             named = _KEY.search(entry.key) is not None and _OTHER_ROLE.search(last) is None
             if named and isinstance(entry.value, str) and 2 < len(entry.value) <= 300:
                 yield entry.value, entry.key_span[0]
-
-
-def _from_defaults(text: str) -> Iterator[tuple[str, int]]:
-    for found in _DEFAULT.finditer(text, 0, _SEARCHED):
-        if _OTHER_ROLE.search(found["name"]) is None:
-            yield found["value"], found.start("value")
 
 
 def _as_model(value: str) -> str | None:

@@ -17,8 +17,6 @@ from oomkb.lazy import compiled
 _COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup", "extraArgs"})
 _IMAGES: Final = ("image", "repository")
 _ENV_PATH: Final = compiled(r"\.(?:environment|envs?)\.")
-_FROM: Final = compiled(r"^[ \t]*FROM[ \t]+(\S{1,200})", re.M | re.I)
-_EXEC: Final = compiled(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(\[[^\]]{0,8000}\])", re.M | re.I)
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "ash", "dash"})
 _WHOLE_COMMAND: Final = compiled(r"\S\s{1,200}--[A-Za-z]")
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
@@ -62,15 +60,6 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
         stop = max(e.value_span[1] for e in env)
         out.append(Fragment(form="env", start=start, end=stop, entries=(), env=tuple(env), programs=(image,)))
     return [f for f in out if f.entries or f.env]
-
-
-def dockerfile(text: str, start: int, end: int) -> list[Fragment]:
-    """The arguments of ``CMD [...]`` and ``ENTRYPOINT [...]``."""
-    image = _FROM.search(text, start, end)
-    out: list[Fragment] = []
-    for match in _EXEC.finditer(text, start, end):
-        out.append(arguments(text, _flow_words(text, match.start(1), match.end(1)), image[1] if image else ""))
-    return [f for f in out if f.entries]
 
 
 def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:

@@ -6,9 +6,9 @@ import re
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc, known_as
+from oomdoc.intake.configs.declared import table
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.registry import table
-from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, View, norm
+from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
 from oomdoc.intake.configs.writers import json, python, shell, yaml
 from oomdoc.intake.configs.writers.lines import line_end, newline_at
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
@@ -80,14 +80,13 @@ def _field_of(doc: Doc, key: str) -> str:
 
 def apply_write(text: str, doc: Doc, key: str, value: Any) -> str | None:
     """The text with a key set to a value, added or (``DROP``) taken out; ``None`` where there is no place for it."""
-    view = doc.view()
-    found = view.get(norm(key))
+    found = doc.view().get(norm(key))
     if found is not None and not found.off:
         done = _remove(text, doc, found) if value is DROP else _replace(text, doc, found, value)
     elif value is DROP:
         return text
     else:
-        done = _insert(text, doc, view, key, value)
+        done = _insert(text, doc, key, value)
     return _imported(done, value.needs) if done is not None and isinstance(value, Raw) and value.needs else done
 
 
@@ -103,7 +102,7 @@ def _imported(text: str, line: str) -> str:
     return text[:at] + line + newline_at(text, at - 1 if at else 0) + text[at:]
 
 
-def _form_of(text: str, doc: Doc, entry: Entry) -> str:
+def _form_of(doc: Doc, entry: Entry) -> str:
     """The writer for an entry: a YAML document may hold commands, a script dictionaries."""
     if entry.style in ("flag", "flag=", "bare", "override"):
         return "shell"
@@ -113,7 +112,7 @@ def _form_of(text: str, doc: Doc, entry: Entry) -> str:
 
 
 def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
-    form = _form_of(text, doc, entry)
+    form = _form_of(doc, entry)
     written = _as_written(doc, entry) or entry
     if doc.form == "python" and not entry.resolved:
         return None  # what the program hands in there is its own
@@ -139,7 +138,7 @@ def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
 
 
 def _remove(text: str, doc: Doc, entry: Entry) -> str | None:
-    form = _form_of(text, doc, entry)
+    form = _form_of(doc, entry)
     written = _as_written(doc, entry) or entry
     if form == "shell":
         return _remove_item(text, entry) if doc.form == "yaml" else shell.remove(text, entry)
@@ -174,7 +173,7 @@ _NEXT_ITEM: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}")
 _ITEM_BEFORE: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}\Z")
 
 
-def _insert(text: str, doc: Doc, view: View, key: str, value: Any) -> str | None:
+def _insert(text: str, doc: Doc, key: str, value: Any) -> str | None:
     anchor = _anchor(doc, key)
     flags = [e for e in doc.entries if e.style in ("flag", "flag=", "bare", "override")]
     if doc.form == "shell" or (
@@ -216,7 +215,7 @@ def _beside_its_like(doc: Doc, key: str) -> str | None:
     """
     if doc.table is None or "." in key or ":" in key:
         return key
-    names = doc.table.names()
+    names = doc.table.names
     homes: set[str] = set()
     sections = False
     for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table), strict=True):
@@ -310,31 +309,12 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
                     and e.scope == call.scope
                     and call.value_span[0] <= e.key_span[0] < call.value_span[1]
                 ]
-                done = python.insert_argument(text, call, inside, name, value, anchor)
-                start, end = call.value_span
-                return (
-                    done
-                    if name != "quantization_config"
-                    else python.placed_by_loader(done, start, end + len(done) - len(text))
-                )
-    dictionary = [e for e in doc.entries if e.scope == "@dict" and "." not in e.key]
-    if dictionary and not scope:
-        return None
-    return None if calls or scope else _assigned(text, doc, name, value, anchor)
+                if name == "quantization_config" and python.is_moved(text, *call.value_span):
+                    return None  # which lines to take away is for the person to say
+                return python.insert_argument(text, call, inside, name, value, anchor)
+    return None
 
 
 def _is_plain_argument(name: str) -> bool:
     plain = table(PLAIN)
     return plain is not None and plain.may_add(name)
-
-
-def _assigned(text: str, doc: Doc, name: str, value: Any, anchor: Entry | None) -> str | None:
-    """A new assignment beside the others (configurations that are modules of plain names)."""
-    read = [entry.key_span for _, _, entry in doc.readings()]
-    assigned = [e for e in doc.entries if e.style == "assign" and not e.shared and e.key[:2] != "__"]
-    if not any(e.key_span in read for e in assigned):
-        return None  # a module whose names are no settings
-    near = anchor if anchor in assigned and anchor is not None else assigned[0]
-    return python.insert_line(
-        text, near.key_span[0], f"{name} = {value.text if isinstance(value, Raw) else repr(value)}"
-    )

@@ -12,12 +12,11 @@ from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognis
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
-from oomdoc.intake.configs.contract import contract_facts
 from oomdoc.intake.configs.extra_settings import extra_facts
 from oomdoc.intake.configs.guessing import CONFIDENCE as GUESSED
 from oomdoc.intake.configs.guessing import concerns_memory
-from oomdoc.intake.configs.hydra import entries_of, included
 from oomdoc.intake.configs.inactive import find_inactive
+from oomdoc.intake.configs.jobs import contract_facts
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.lines import Lines
 from oomdoc.intake.configs.named import hinted_model, named_objective
@@ -220,12 +219,11 @@ def _whole_sequence(kept: dict[str, Fact]) -> None:
     kept["seq_len"] = replace(prompt, value=prompt.value + completion.value)
 
 
-def _settings(doc: Doc, lines: Lines, end: int) -> tuple[Setting, ...]:
-    """The settings before an offset: those of files that are taken in are not the document's own."""
-    known = (doc.table.known() | LAUNCH_KEYS) if doc.table else LAUNCH_KEYS
+def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
+    known = (doc.table.known | LAUNCH_KEYS) if doc.table else LAUNCH_KEYS
     sections = doc.table.sections if doc.table else ()
     out = []
-    listed = [entry for entry in doc.entries if entry.key_span[0] <= end][:2000]
+    listed = doc.entries[:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
         if entry.style == "call" or entry.key.startswith("@"):
             continue
@@ -248,7 +246,7 @@ def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Documen
         source=source.name,
         first_line=lines.span(start + shift).line,
         text=source.text[start:end],
-        settings=_settings(doc, lines, shift + len(source.text)),
+        settings=_settings(doc, lines),
     )
 
 
@@ -275,7 +273,6 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     cut: list[int] = []
     lines, shift = _with_sourced(source, others)
     docs = [doc for doc in analyse(read_as, lines.text, framework, cut) if doc.end > shift or not shift]
-    _take_in(docs, source, others, lines)
     facts: list[Fact] = []
     main = main_document(docs)
     servers = [doc for doc in docs if _of_server(docs, doc, notebook=read_as == "notebook")]
@@ -301,9 +298,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):
         kept.setdefault(fact.name, fact)
-    stop = shift + len(source.text)
     real = [d for d in docs if d.form != "ini" and (d.table is not None or d.unknown)]
-    recognised = _recognised(main, _settings(main, lines, stop)) if main is not None and main.form != "ini" else None
+    recognised = _recognised(main, _settings(main, lines)) if main is not None and main.form != "ini" else None
     return ConfigReading(
         facts=tuple(kept.values()),
         documents=tuple(_document(d, source, lines, shift) for d in real),
@@ -335,15 +331,6 @@ def _with_sourced(source: Source, others: Sequence[Source]) -> tuple[Lines, int]
     for further in first[1:]:
         lines.extend(further)
     return lines, lines.extend(source)
-
-
-def _take_in(docs: Sequence[Doc], source: Source, others: Sequence[Source], lines: Lines) -> None:
-    """Put the settings of the files that a ``defaults:`` list names before the document's own, which win."""
-    for doc in docs:
-        if doc.form == "yaml" and doc.whole_file:
-            taken = [entry for one in included(source, others) for entry in entries_of(one, lines.extend(one.source))]
-            doc.entries = taken + doc.entries
-            return
 
 
 def _linked(docs: Sequence[Doc], others: Sequence[Source]) -> list[Fact]:

@@ -176,7 +176,7 @@ def _change(word: str, codecs: Mapping[str, Codec], heads: frozenset[str]) -> _C
             made = _CANNOT if made is None else made
         if mark == "+" and entry is not None and {str(entry.value).lower(), str(made).lower()} == {"none"}:
             return  # it says so already
-        yield (name if entry is not None else back[name]), made
+        yield back.get(name, name), made
 
     return change
 

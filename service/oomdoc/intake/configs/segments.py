@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from oomdoc.intake.configs.registry import all_names
+from oomdoc.intake.configs.declared import all_names
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
@@ -85,8 +85,6 @@ class Segment:
 def form_of(name: str) -> str | None:
     """The form that a file's name promises."""
     base = name.rsplit("/", 1)[-1].lower()
-    if base.startswith("dockerfile"):
-        return "dockerfile"
     if base.startswith("modelfile") or base.endswith(".modelfile"):
         return "modelfile"
     dot = base.rfind(".")

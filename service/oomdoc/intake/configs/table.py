@@ -88,56 +88,40 @@ class Need:
     """What has to stand beside."""
 
 
-class View(Mapping[str, Entry]):
+class View(dict[str, Entry]):
     """The settings of one document by (normalised) key; the last one given counts, as frameworks do it."""
 
     def __init__(
         self, entries: Iterable[Entry], *, form: str = "yaml", table: Table | None = None, programs: str = ""
     ) -> None:
-        self._by_key: dict[str, Entry] = {}
+        super().__init__()
         self.form = form
         self.table = table
         self.framework = table.name if table is not None else ""
         self.programs = programs
         for entry in entries:
             for name in names_of(entry):
-                current = self._by_key.get(name)
+                current = self.get(name)
                 again = entry.style == "kwarg" and ":" in name  # of several calls of one name the first counts
                 if current is not None and (again or (not entry.resolved and current.resolved)):
                     continue
-                self._by_key[name] = entry
-
-    def __getitem__(self, key: str) -> Entry:
-        return self._by_key[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_key)
-
-    def __len__(self) -> int:
-        return len(self._by_key)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._by_key
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """As of any mapping; most keys of a table do not stand in a document."""
-        return self._by_key.get(key, default)
+                self[name] = entry
 
     def has_any(self, names: frozenset[str]) -> bool:
         """Whether one of these keys is there."""
-        return not names.isdisjoint(self._by_key)
+        return not names.isdisjoint(self)
 
     def value(self, *names: str) -> Any:
         """The value of the first of these keys that is there."""
         for name in names:
-            entry = self._by_key.get(name)
+            entry = self.get(name)
             if entry is not None and entry.resolved:
                 return entry.value
         return None
 
     def first(self, *names: str) -> str | None:
         """The first of these keys that is there."""
-        return next((n for n in names if n in self._by_key), None)
+        return next((n for n in names if n in self), None)
 
 
 _CONFIG_CALL: Final = re.compile(
@@ -248,12 +232,9 @@ class Table:
                 found.setdefault(name, ([], []))[1].append(group)
         return found
 
+    @cached_property
     def names(self) -> frozenset[str]:
         """Every key the table reads."""
-        return self._names
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
         own = {n for k in self.all_keys() for n in k.names} | {n for g in self.all_groups() for n in g.names}
         return frozenset(norm(n) for n in own)
 
@@ -270,34 +251,25 @@ class Table:
                 found[name] = (*found.get(name, ()), place)
         return found
 
+    @cached_property
     def neutrals(self) -> frozenset[str]:
         """Every key that is known and neutral."""
-        return self._neutrals
+        return self.neutral.union(*(base.neutrals for base in self.bases))
 
     @cached_property
-    def _neutrals(self) -> frozenset[str]:
-        return self.neutral.union(*(base.neutrals() for base in self.bases))
-
     def base_marks(self) -> frozenset[str]:
         """Keys that only frameworks have which it stands on."""
-        return self._base_marks
-
-    @cached_property
-    def _base_marks(self) -> frozenset[str]:
         return frozenset().union(*(level.marks for base in self.bases for level in base.levels()))
-
-    def known(self) -> frozenset[str]:
-        """Every key that the table reads or knows as neutral."""
-        return self._known
 
     def knows(self, key: str) -> bool:
         """Whether a (normalised) key is known, by itself or by its section."""
-        return key in self._known or (bool(self.sections) and key.startswith(self.sections))
+        return key in self.known or (bool(self.sections) and key.startswith(self.sections))
 
     def may_add(self, key: str) -> bool:
         """Whether a key that is not in the file yet may be written into it."""
         return norm(key) in self.adds
 
     @cached_property
-    def _known(self) -> frozenset[str]:
-        return self._names | self._neutrals | self.marks | self.hints
+    def known(self) -> frozenset[str]:
+        """Every key that the table reads or knows as neutral."""
+        return self.names | self.neutrals | self.marks | self.hints

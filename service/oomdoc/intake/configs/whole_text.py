@@ -103,8 +103,7 @@ class Text:
         """
         found = []
         for _, doc in candidates(self.docs):
-            keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
-            names = {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
+            names = _keys(doc, name)
             last = {n.rsplit(".", 1)[-1].rsplit(":", 1)[-1] for n in names}
             read = {entry.key_span for _, _, entry in doc.readings()}
             view = doc.view()
@@ -222,7 +221,7 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
 def _broken(doc: Doc) -> list[Need]:
     view = doc.view()
     if doc.table is not None and doc.env:  # what is a flag may be a variable of the same name
-        names = doc.table.names()
+        names = doc.table.names
         env = [replace(e, key=e.key.lower(), style="flag") for e in doc.env if e.key.lower() in names]
         view = View([*env, *view.values()], form=doc.form, table=doc.table, programs=doc.programs)
     return [need for level in (doc.table.levels() if doc.table else ()) for need in level.needs if need.broken(view)]

@@ -20,8 +20,8 @@ from typing import Any, Final, Literal
 
 from oomdoc.evidence import Failure
 from oomdoc.intake.logs.base import Parser, Reading, Window, fact, failure, only, signal
+from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.sieve import Expression
-from oomdoc.intake.sizes import to_bytes
 from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 from oomkb.units import GIB

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
-from oomdoc.intake.sizes import SQUEEZED_SIZE, to_bytes
+from oomdoc.intake.numbers import SQUEEZED_SIZE, to_bytes
 from oomkb.lazy import compiled
 
 _S: Final = SQUEEZED_SIZE

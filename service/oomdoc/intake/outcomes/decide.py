@@ -14,7 +14,7 @@ from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phase import phase_of_frames
 from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
-from oomdoc.intake.sieve import Literals, Vocabulary
+from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.statements.complaints import read_asked
 from oomdoc.intake.topics import SHOWN, topics_in
 from oomdoc.intake.tracebacks import Placed
@@ -282,9 +282,8 @@ def _of_failure(failure: Failure) -> Outcome:
 
 
 @cache
-def _table() -> tuple[tuple[tuple[str, Row], ...], Literals]:
-    pairs = tuple((trigger, row) for row in rows() for trigger in row.triggers)
-    return pairs, Literals([(trigger,) for trigger, _ in pairs])
+def _table() -> tuple[tuple[str, Row], ...]:
+    return tuple((trigger, row) for row in rows() for trigger in row.triggers)
 
 
 def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]) -> Iterator[_Hit]:
@@ -292,8 +291,7 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
 
     :param taken: lines of which a parser has read a failure of memory: they show nothing else, but that it is over.
     """
-    pairs, literals = _table()
-    held = pairs if words.all else [pairs[n] for n in sorted(literals.held(words))]
+    held = [(trigger, row) for trigger, row in _table() if words.may_hold(trigger)]
     if not held:
         return
     tried: dict[str, int] = {}

@@ -28,7 +28,6 @@ Memory = Literal["device", "host", "shared-memory"]
 _REPEAT: Final = re.compile(r"(?<!\\)[*+](?!\?)|\{\d{0,4},\}")
 """A repetition without an end: not allowed in a pattern that reads untrusted lines."""
 _LISTS: Final = ("triggers", "patterns", "unless", "signals", "lines", "not_lines", "source")
-_EXAMPLES: Final = ("lines", "not_lines", "source")
 _THREADS: Final = 3
 
 
@@ -63,25 +62,11 @@ class Row:
         if self._excluded is None or self._excluded.search(text) is None:
             yield from self._compiled.finditer(text)
 
-    def shows(self, text: str) -> re.Match[str] | None:
-        """The first such place, of a line in any case that holds a trigger."""
-        low = text.lower()
-        return next(self.matches(text), None) if any(t in low for t in self.triggers) else None
-
 
 @cache
-def rows(*, examples: bool = False) -> tuple[Row, ...]:
-    """Every kind, in the order of the names.
-
-    :param examples: whether the lines and sources are kept as well, which only tests need.
-    """
-    files = sorted(Path(__file__).parent.glob("*.toml"))
-    return tuple(
-        row_from(
-            file.name, {k: v for k, v in read_toml(file).items() if examples or k not in _EXAMPLES}, examples=examples
-        )
-        for file in files
-    )
+def rows() -> tuple[Row, ...]:
+    """Every kind, in the order of the names."""
+    return tuple(row_from(file.name, read_toml(file)) for file in sorted(Path(__file__).parent.glob("*.toml")))
 
 
 @cache
@@ -90,7 +75,7 @@ def row_of(identifier: str) -> Row:
     return next(row for row in rows() if row.id == identifier)
 
 
-def row_from(name: str, table: Mapping[str, Any], *, examples: bool = True) -> Row:
+def row_from(name: str, table: Mapping[str, Any]) -> Row:
     """The row of a file's table.
 
     :raises ValueError: where the file breaks the schema; says where and how.
@@ -98,7 +83,7 @@ def row_from(name: str, table: Mapping[str, Any], *, examples: bool = True) -> R
     known = {f.name for f in fields(Row)}
     if unknown := table.keys() - known:
         raise ValueError(f"{name}: unknown keys {sorted(unknown)}")
-    for key in ("id", "kind", "lines", "not_lines", "source") if examples else ("id", "kind"):
+    for key in ("id", "kind", "lines", "not_lines", "source"):
         if not table.get(key):
             raise ValueError(f"{name}: {key} is missing or empty")
     values: dict[str, Any] = {k: tuple(v) if k in _LISTS else v for k, v in table.items()}
@@ -113,7 +98,7 @@ def row_from(name: str, table: Mapping[str, Any], *, examples: bool = True) -> R
         (all(t == t.lower() for t in row.triggers), "triggers are in lower case"),
         (not any(_REPEAT.search(p) for p in (*row.patterns, *row.unless)), "a repetition without an end"),
         (
-            not examples or any(not s.startswith("https://") for s in row.source) or len(row.source) >= _THREADS,
+            any(not s.startswith("https://") for s in row.source) or len(row.source) >= _THREADS,
             "neither a program's file nor three threads",
         ),
     ]

@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from oomdoc.intake.sieve.expression import Expression
 from oomdoc.intake.sieve.sieve import Sieve, candidates
-from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
+from oomdoc.intake.sieve.vocabulary import Vocabulary
 
-__all__ = ["Expression", "Literals", "Sieve", "Vocabulary", "candidates"]
+__all__ = ["Expression", "Sieve", "Vocabulary", "candidates"]

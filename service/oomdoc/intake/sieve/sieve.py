@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from oomdoc.intake.sieve.expression import Expression
-from oomdoc.intake.sieve.vocabulary import Literals, Vocabulary
+from oomdoc.intake.sieve.vocabulary import Vocabulary
 
 Row = TypeVar("Row")
 
@@ -40,10 +39,6 @@ class Sieve(Generic[Row]):
             parts = [expression.literals for expression in expressions]
             self._rows.append((tuple(dict.fromkeys(lit for part in parts for lit in part)) if all(parts) else (), row))
 
-    @cached_property
-    def _literals(self) -> Literals:
-        return Literals([literals for literals, _ in self._rows])
-
     def alive(self, words: Vocabulary) -> list[tuple[tuple[str, ...], Row]]:
         """The rows that can match somewhere in the text, each with those of its literals that can be in it.
 
@@ -51,9 +46,8 @@ class Sieve(Generic[Row]):
         """
         if words.all:
             return self._rows
-        held = self._literals.held(words)
-        numbers = sorted(held.keys() | self._literals.without) if self._literals.without else sorted(held)
-        return [(tuple(held.get(number, ())), self._rows[number][1]) for number in numbers]
+        held = ((tuple(filter(words.may_hold, literals)), bool(literals), row) for literals, row in self._rows)
+        return [(found, row) for found, has_literals, row in held if found or not has_literals]
 
     def over(self, lines: Iterable[Item], words: Vocabulary) -> Iterator[tuple[Item, list[Row]]]:
         """Every line that a row could match, with those rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -42,36 +42,3 @@ class Vocabulary:
             if probe not in self.text:
                 return False
         return True
-
-
-class Literals:
-    """Many literals, looked for at once: the pieces that text and literals have in common rule most of them out."""
-
-    def __init__(self, rows: Sequence[Sequence[str]]) -> None:
-        self.without = frozenset(number for number, literals in enumerate(rows) if not literals)
-        """Rows that have no literals."""
-        self._by_gram: dict[str, list[tuple[str, int, str, tuple[str, ...]]]] = {}
-        self._short: list[tuple[int, str, tuple[str, ...]]] = []
-        for number, literals in enumerate(rows):
-            for literal in literals:
-                probes = _probes_of(literal)
-                first = probes[0] if probes else ""
-                if len(first) >= _GRAM:
-                    hit = (first[-_GRAM:], number, literal, probes)
-                    self._by_gram.setdefault(first[:_GRAM], []).append(hit)
-                else:
-                    self._short.append((number, literal, probes))
-        self._grams = frozenset(self._by_gram)
-
-    def held(self, words: Vocabulary) -> dict[int, list[str]]:
-        """Number of a row -> those of its literals that can be in the text, for a vocabulary that rules some out."""
-        out: dict[int, list[str]] = {}
-        text, grams = words.text, words.grams
-        tried = [hit[1:] for gram in self._grams & grams for hit in self._by_gram[gram] if hit[0] in grams]
-        for number, literal, probes in (*tried, *self._short):
-            for probe in probes:
-                if probe not in text:
-                    break
-            else:
-                out.setdefault(number, []).append(literal)
-        return out

@@ -1,6 +1,6 @@
 """Which causes the words of a report speak of: one linear score per cause over the words and concepts of its lines.
 
-The features are those of the statements (:mod:`oomdoc.intake.statements.features`), weighed by how rare they are; what
+The features are those of the statements (:mod:`oomdoc.intake.statements.concepts`), weighed by how rare they are; what
 is scored is what a search is made by: the person's words, then the failing lines. ``bench/fit_ranker.py --write`` fits
 ``causes.npz`` on labelled reports, and gives the ranker the scores of reports that a fit has not seen.
 """
@@ -12,8 +12,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.intake.statements.concepts import items_of
-from oomdoc.intake.statements.features import features_of_items
+from oomdoc.intake.statements.concepts import features_of_items, items_of
 from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:

@@ -3,6 +3,9 @@
 ``concepts.toml`` lists English and Chinese words that mean the same when people speak of memory ("oom", "blew up",
 "炸了"). Numbers become what they count: ``#`` any, ``#1`` one, ``#0.9`` a high share, ``#gb`` a size, ``#b`` billions
 of parameters, ``#ver`` a release. Identifiers are split: ``per_device_train_batch_size`` reads as its words.
+
+What the classifiers weigh are features: concepts, words, Chinese characters, and pairs of them, each a number of 32
+bits, the checksum of a concept or a word, or of two of them in their order.
 """
 
 from __future__ import annotations
@@ -178,4 +181,40 @@ def items_of(sentence: str) -> list[Item]:
         size, item = known.phrase(tokens, at)
         out.append(item if item is not None else known.word(token))
         at += max(size, 1)
+    return out
+
+
+MAX_ITEMS: Final = 60
+"""Items of a sentence that are looked at."""
+_REACH: Final = 4
+"""How many items further on the second concept of a pair may stand."""
+_MIX: Final = 0x9E3779B1
+_MASK: Final = 0xFFFFFFFF
+
+
+def features_of(sentence: str) -> set[int]:
+    """What the sentence holds."""
+    return features_of_items(items_of(sentence))
+
+
+def features_of_items(items: Sequence[Item], *, most: int = MAX_ITEMS) -> set[int]:
+    """What so many words hold: concepts, words, pairs of concepts within reach, pairs of neighbouring words."""
+    items = items[:most]
+    out: set[int] = set()
+    before = 0
+    recent: list[tuple[int, ...]] = []
+    for word, concepts, _, paired in items:
+        out.add(word)
+        out.add((before * _MIX + word) & _MASK)
+        before = word
+        for concept in concepts:
+            out.add(concept)
+            mixed = concept * 31 + 7
+            for earlier in recent:
+                for other in earlier:
+                    out.add((other * _MIX + mixed) & _MASK)
+        if paired:
+            recent.append(concepts)
+            if len(recent) > _REACH:
+                del recent[0]
     return out

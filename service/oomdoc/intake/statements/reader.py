@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Span, Statement
 from oomdoc.intake.lines import Line
-from oomdoc.intake.statements.features import features_of
+from oomdoc.intake.statements.concepts import features_of
 from oomdoc.intake.statements.sentences import Sentence, parts_of, sentences_of
 from oomkb.dataclass import dataclass
+from oomkb.toml_files import read_toml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,12 +21,25 @@ if TYPE_CHECKING:
 WEIGHTS: Final = "weights.npz"
 
 
+@lru_cache(maxsize=1)
+def statements() -> dict[str, str]:
+    """Identifier to definition, in the order of the file.
+
+    :raises ValueError: for a statement without a definition.
+    """
+    found = read_toml(Path(__file__).with_name("statements.toml"))
+    for name, row in found.items():
+        if set(row) != {"definition"} or not row["definition"].strip():
+            raise ValueError(f"statements.toml: {name} needs a definition and nothing else")
+    return {name: row["definition"] for name, row in found.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """Weights of the features that were seen in learning, row by row, and the calibration."""
 
     key: str
-    """The hash of the examples that it was fitted on (:func:`catalogue.examples_hash`)."""
+    """The hash of the examples that it was fitted on (``bench/statement_examples.py``)."""
     names: tuple[str, ...]
     rows: dict[int, int]
     """Feature to row of ``weights``; other features count nothing."""

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence, Source
-from oomdoc.intake.statements.catalogue import statements
+from oomdoc.intake.statements import statements
 from oomdoc.language_model.client import Style
 from oomdoc.language_model.reader.passage import Passage, passage_of
 from oomdoc.language_model.reader.vocabulary import FactKey, causes, fact_keys, outcomes

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, get_args
 
 from oomdoc.evidence import Fact, ModelReading, NamedCause, Outcome, Span, Statement, Withheld
-from oomdoc.intake.statements.catalogue import statements
+from oomdoc.intake.statements import statements
 from oomdoc.language_model.reader.passage import Passage
 from oomdoc.language_model.reader.values import value_of
 from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes

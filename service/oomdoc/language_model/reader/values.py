@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake import read_text
-from oomdoc.intake.numbers import NUMBER, read_number
-from oomdoc.intake.sizes import SIZE, to_bytes
+from oomdoc.intake.numbers import NUMBER, SIZE, read_number, to_bytes
 from oomdoc.language_model.reader.vocabulary import FactKey
 from oomkb.catalog.gpus import find_all
 from oomkb.units import to_gib

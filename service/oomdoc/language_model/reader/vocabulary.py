@@ -9,7 +9,7 @@ from importlib import resources
 from typing import Any, Final, Literal, get_args
 
 from oomdoc.intake.outcomes.rows import rows
-from oomdoc.intake.statements.catalogue import statements
+from oomdoc.intake.statements import statements
 from oomkb.dataclass import dataclass
 from oomkb.records.taxonomy import CAUSES
 

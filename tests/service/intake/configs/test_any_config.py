@@ -209,12 +209,6 @@ def test_a_value_that_points_to_another_key_is_read_and_written_there():
             {"gpu": "A100-80GB", "gpus": 8, "nodes": 2, "model": "org/thing-8b", "serving.max_model_len": 4096},
         ),
         (
-            "job.py",
-            'from sagemaker.huggingface import HuggingFace\nest = HuggingFace(entry_point="run.py", instance_type="ml.g5.12xlarge", instance_count=2,\n'
-            '    hyperparameters={"model_id": "org/thing-7b", "per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "lora_r": 8})\n',
-            {"gpu": "A10G", "gpus": 4, "nodes": 2, "micro_batch": 2, "model": "org/thing-7b"},
-        ),
-        (
             "compose.yml",
             "services:\n  s:\n    image: ghcr.io/huggingface/text-generation-inference:3.0\n    command: --model-id org/thing-8b --num-shard 2 --max-total-tokens 8192\n"
             "    deploy:\n      resources:\n        reservations:\n          devices:\n            - driver: nvidia\n              count: 2\n",

@@ -47,10 +47,6 @@ CASES = [
     ),
     ("model_name_or_path: x/y-7b\nstage: sft\n# additional_target: lm_head\n", {}),
     (
-        "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: lora\nnew_special_tokens: '<a>,<b>'\n",
-        {"modules_to_save": ["embed_tokens", "lm_head"]},
-    ),
-    (
         "model_name_or_path: x/y-7b\nstage: sft\nfinetuning_type: lora\nadditional_target: lm_head\nresize_vocab: true\n",
         {"modules_to_save": ["lm_head"]},
     ),

@@ -245,17 +245,8 @@ _LOADED = 'from transformers import AutoModelForCausalLM\nm = AutoModelForCausal
 
 
 @pytest.mark.parametrize(
-    ("behind", "device_map"), [('.to("cuda:1")', '"cuda:1"'), (".cuda()", '"cuda"'), (".to(device)", "device")]
+    "later", ['.to("cuda:1")\n', ".cuda()\n", "\nm.to(device)\n", "\nm = m.cuda()\n", ".to(torch.float16)\n"]
 )
-def test_a_quantised_model_is_placed_while_it_is_loaded(behind, device_map):
-    done = patch(_LOADED.format("") + behind + "\n", filename="run.py", changes={"quant": "nf4"})
-    assert not done.error
-    assert behind not in done.text
-    assert f"device_map={device_map})" in done.text
-    compile(done.text, "run.py", "exec")
-
-
-@pytest.mark.parametrize("later", ["\nm.to(device)\n", "\nm = m.cuda()\n", ".to(torch.float16)\n"])
 def test_a_model_that_is_moved_elsewhere_is_left_alone(later):
     done = patch(_LOADED.format("") + later, filename="run.py", changes={"quant": "int8"})
     assert done.unplaced

@@ -12,13 +12,13 @@ from oomdoc.intake.outcomes.rows import row_from
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 
-LINES = [(row, line) for row in rows(examples=True) for line in row.lines]
-NOT_LINES = [(row, line) for row in rows(examples=True) for line in row.not_lines]
+LINES = [(row, line) for row in rows() for line in row.lines]
+NOT_LINES = [(row, line) for row in rows() for line in row.not_lines]
 
 
 def shown(row, text):
     if row.patterns:
-        return row.shows(text) is not None
+        return any(t in text.lower() for t in row.triggers) and any(row.matches(text))
     lines = list(read_lines(Source("x", text)))
     found = failures_of(list(scan(lines, Vocabulary(line.low for line in lines))))
     return any(_row_of(failure).id == row.id for _, failure in found)

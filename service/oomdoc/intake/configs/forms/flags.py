@@ -127,7 +127,15 @@ class _Reader:
 
     def override(self, word: Word, match: re.Match[str]) -> None:
         own = word.quote if not word.shared else ""
-        at, stop = match.end(), word.value_span[1] if own else word.end
+        inner = self.behind_sign(word, match.end(), word.value_span[1] if own else word.end)
+        name = match[1]
+        if name.isupper() and "." not in name:
+            self.env.append(_env_entry(name, inner, match.span(1)))
+        else:
+            self.emit(name, _value(inner), match.span(1), inner, "override")
+
+    def behind_sign(self, word: Word, at: int, stop: int) -> Word:
+        """What stands behind the "=" of a word: without its quotes, or in the variable that it is."""
         raw = self.text[at:stop]
         inner = Word(raw, at, stop, value_span=(at, stop), resolved=word.resolved)
         if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'":
@@ -136,12 +144,7 @@ class _Reader:
             inner.text = word.text.split("=", 1)[1]
             if word.shared:
                 inner.value_span, inner.quote, inner.shared = word.value_span, word.quote, True
-        name = match[1]
-        style = "env" if name.isupper() and "." not in name else "override"
-        if style == "env":
-            self.env.append(_env_entry(name, inner, match.span(1)))
-            return
-        self.emit(name, _value(inner), match.span(1), inner, style)
+        return inner
 
     def flag(self, index: int) -> int:
         word = self.words[index]
@@ -154,8 +157,8 @@ class _Reader:
             self.docker_env(self.words[index + 1])
             return index + 2
         if len(word.text) > len(name) and word.text[len(name)] == "=":
-            at = word.start + len(name) + 1
-            self.equals(word, key, key_span, at)
+            inner = self.behind_sign(word, word.start + len(name) + 1, word.end)
+            self.emit(key, _value(inner), key_span, inner, "flag=")
             return index + 1
         values = self.values_after(index + 1)
         if name in {"-m", "--module"} and not any(_base(p).startswith("llama-") for p in self.programs[:1]):
@@ -185,23 +188,10 @@ class _Reader:
     def looks_program(self, word: Word) -> bool:
         return _base(word.text) in _PROGRAMS or _base(word.text) in _LAUNCHERS
 
-    def equals(self, word: Word, key: str, key_span: tuple[int, int], at: int) -> None:
-        raw = self.text[at : word.end]
-        inner = Word(
-            word.text[word.text.index("=") + 1 :], at, word.end, value_span=(at, word.end), resolved=word.resolved
-        )
-        if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'":
-            inner.quote, inner.value_span = raw[0], (at + 1, word.end - 1)
-        if word.shared:
-            inner.value_span, inner.shared = word.value_span, True
-        self.emit(key, _value(inner), key_span, inner, "flag=")
-
     def docker_env(self, word: Word) -> None:
-        name, _, value = word.text.partition("=")
+        name = word.text.partition("=")[0]
         at = word.value_span[0] if word.quote else word.start
-        start = at + len(name) + 1
-        stop = word.value_span[1] if word.quote else word.end
-        inner = Word(value, start, stop, value_span=(start, stop), resolved=word.resolved)
+        inner = self.behind_sign(word, at + len(name) + 1, word.value_span[1] if word.quote else word.end)
         self.env.append(_env_entry(name, inner, (at, at + len(name))))
 
     def values_after(self, index: int) -> list[Word]:

@@ -113,7 +113,7 @@ class _Visitor:
                 return *known[:4], True
             # A class is named, not computed: optim_type = AdamW.
             return node.id, span, "", node.id[:1].isupper() and not node.id.isupper(), False
-        literal = _literal(node)
+        literal = literal_value(node)
         if literal is not _UNKNOWN:
             return literal, span, "", True, False
         otherwise = self.otherwise(node)
@@ -165,7 +165,7 @@ class _Visitor:
         (self.env if style == "env" else self.entries).append(entry)
 
     def variable(self, name: ast.expr, at: ast.expr, node: ast.expr) -> None:
-        key = _literal(name)
+        key = literal_value(name)
         if isinstance(key, str):
             self.emit(key, self.places.of(at), node, "env", "", str(self.value(node)[0]))
 
@@ -219,7 +219,7 @@ class _Visitor:
     def assignment(self, target: ast.expr, node: ast.expr) -> None:
         place = self.places.of(target)
         if isinstance(target, ast.Subscript):
-            key = _literal(target.slice)
+            key = literal_value(target.slice)
             if _dotted(target.value) in ("os.environ", "environ"):
                 self.variable(target.slice, target, node)
             elif isinstance(key, str) and isinstance(target.value, ast.Name) and not isinstance(node, ast.Dict):
@@ -247,7 +247,7 @@ class _Visitor:
         scope = name
         if name.rsplit(".", 1)[-1] == "dict":
             kinds = [k.value for k in node.keywords if k.arg == "type"]
-            scope = (_dotted(kinds[0]) or str(_literal(kinds[0]))) if kinds else "dict"
+            scope = (_dotted(kinds[0]) or str(literal_value(kinds[0]))) if kinds else "dict"
         if len(self.programs) < 400:
             self.programs.append(scope + "()")
         where = self.places.of(node)
@@ -272,7 +272,7 @@ class _Visitor:
         if depth > 20:
             return
         for key_node, item in zip(node.keys, node.values, strict=True):
-            key = _literal(key_node) if key_node is not None else _UNKNOWN
+            key = literal_value(key_node) if key_node is not None else _UNKNOWN
             if not isinstance(key, str) or key_node is None:
                 continue
             full = f"{path}.{key}" if path else key
@@ -282,11 +282,10 @@ class _Visitor:
 
 
 _SETTINGS: Final = {
-    "hyperparameters": "",
     "engine_kwargs": "engine_kwargs",
     "model_loading_config": "model_loading_config",
 }
-"""Arguments whose dictionary holds the settings of what is run (SageMaker's estimators, Ray Serve's ``LLMConfig``)."""
+"""Arguments whose dictionary holds the settings of what is run (Ray Serve's ``LLMConfig``)."""
 
 
 class _Unknown:
@@ -296,37 +295,39 @@ class _Unknown:
 _UNKNOWN: Final = _Unknown()
 
 
-def _literal(node: ast.expr | None, depth: int = 0) -> Any:
+def literal_value(node: ast.expr | None, depth: int = 0) -> Any:
     """A literal's value, sums and products of numbers included, or ``_UNKNOWN``."""
     if node is None or depth > 12:
         return _UNKNOWN
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        items = [_literal(e, depth + 1) for e in node.elts[:200]]
+        items = [literal_value(e, depth + 1) for e in node.elts[:200]]
         return _UNKNOWN if any(i is _UNKNOWN for i in items) else items
     if isinstance(node, ast.Dict):
-        keys = [_literal(k, depth + 1) for k in node.keys[:200]]
-        values = [_literal(v, depth + 1) for v in node.values[:200]]
+        keys = [literal_value(k, depth + 1) for k in node.keys[:200]]
+        values = [literal_value(v, depth + 1) for v in node.values[:200]]
         if any(not isinstance(k, str | int) for k in keys):
             return _UNKNOWN
         return {k: (None if v is _UNKNOWN else v) for k, v in zip(keys, values, strict=True)}
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = _literal(node.operand, depth + 1)
+        inner = literal_value(node.operand, depth + 1)
         return -inner if isinstance(inner, int | float) else _UNKNOWN
     if isinstance(node, ast.BinOp):
-        return _arithmetic(node, depth)
+        return _sum(node, depth)
     return _UNKNOWN
 
 
-def _arithmetic(node: ast.BinOp, depth: int) -> Any:
-    a, b = _literal(node.left, depth + 1), _literal(node.right, depth + 1)
+def _sum(node: ast.BinOp, depth: int) -> Any:
+    a, b = literal_value(node.left, depth + 1), literal_value(node.right, depth + 1)
     if not (isinstance(a, int | float) and isinstance(b, int | float)) or isinstance(a, bool) or isinstance(b, bool):
         return _UNKNOWN
     if isinstance(node.op, ast.Mult):
         return a * b
     if isinstance(node.op, ast.Add):
         return a + b
+    if isinstance(node.op, ast.Sub):
+        return a - b
     if isinstance(node.op, ast.FloorDiv) and b:
         return a // b
     if isinstance(node.op, ast.Pow) and abs(a) <= 16 and abs(b) <= 40:

@@ -80,34 +80,16 @@ def _has_trailing_comma(text: str, entry: Entry, end: int) -> bool:
     return re.match(r"[ \t]*,[ \t]*(?:#[^\n]*)?\r?\n", rest) is not None
 
 
-def placed_by_loader(text: str, start: int, end: int) -> str | None:
-    """The text with the chained ``.to(device)`` or ``.cuda()`` of a loading call turned into its ``device_map``.
+def is_moved(text: str, start: int, end: int) -> bool:
+    """Whether the model that a call loads is moved to a device afterwards, by a chained call or by its name.
 
     A model whose weights bitsandbytes quantises is placed while it is loaded, and refuses to be moved afterwards
     (transformers ``modeling_utils.py``: "`.to` is not supported for `4-bit` or `8-bit` bitsandbytes models").
 
     :param start: where the call begins.
     :param end: behind its closing bracket.
-    :returns: ``None`` where something else moves the model: which lines to take away is for the person to say.
     """
     named = re.search(r"(\w{1,100})[ \t]*=[ \t]*[\w.]*$", text[max(0, start - 200) : start])
     if named and re.search(rf"(?<![\w.]){named[1]}\.(?:to|cuda)\(", text[end:]):
-        return None
-    if not re.compile(r"\.(?:to|cuda)\(").match(text, end):
-        return text
-    moved = re.compile(r"\.(?:cuda\(\)|to\((['\"]cuda(?::\d)?['\"]|\w*device)\))", re.I).match(text, end)
-    if moved is None or "device_map" in text[start:end]:
-        return None
-    head = text[: end - 1].rstrip()
-    gap = text[len(head) : end - 1]  # the line break before a closing bracket on a line of its own
-    comma = "" if head.endswith(",") else ","
-    indent = indent_of(text, len(head) - 1) if gap else " "
-    device = moved[1] or '"cuda"'
-    lead = gap[: gap.find("\n") + 1] + indent if "\n" in gap else indent
-    return splice(text, len(head), moved.end(), f"{comma}{lead}device_map={device}{',' + gap if gap else ''})")
-
-
-def insert_line(text: str, at: int, line: str) -> str:
-    """The text with a line before the one that holds ``at``, at the same indentation."""
-    start = line_start(text, at)
-    return splice(text, start, start, indent_of(text, at) + line + newline_at(text, at))
+        return True
+    return re.compile(r"\.(?:to|cuda)\(").match(text, end) is not None

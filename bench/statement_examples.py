@@ -1,48 +1,33 @@
-"""The closed list of statements and the sentences that the classifier learns them from.
+"""The sentences that the classifier of statements learns from (``service/oomdoc/intake/statements/examples``).
 
-``statements.toml`` holds a definition per statement, ``examples/*.toml`` what people write: English and Chinese
-sentences that say it, and near misses that do not. A line may end in ``@id``: it says that statement as well.
+They are what people write: English and Chinese sentences that say a statement, and near misses that do not. A line may
+end in ``@id``: it says that statement as well.
 """
 
 from __future__ import annotations
 
 import tomllib
-from functools import lru_cache
 from hashlib import sha256
-from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from oomkb.dataclass import dataclass
-from oomkb.toml_files import read_toml
+from oomdoc.intake import statements as package
+from oomdoc.intake.statements import statements
 
+HERE: Final = Path(package.__file__).parent
 NEUTRAL: Final = "neutral"
 """The table of sentences that say nothing of the list."""
 _MIN_EXAMPLES: Final = {"en": 12, "zh": 7, "near": 3}
 """Examples of each kind that a statement needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(NamedTuple):
     """A sentence and all that it says of the list."""
 
     text: str
     says: frozenset[str]
     table: str
     """The statement that it is an example, or a near miss, of."""
-
-
-@lru_cache(maxsize=1)
-def statements() -> dict[str, str]:
-    """Identifier to definition, in the order of the file.
-
-    :raises ValueError: for a statement without a definition.
-    """
-    found = read_toml(Path(__file__).with_name("statements.toml"))
-    for name, row in found.items():
-        if set(row) != {"definition"} or not row["definition"].strip():
-            raise ValueError(f"statements.toml: {name} needs a definition and nothing else")
-    return {name: row["definition"] for name, row in found.items()}
 
 
 def examples() -> list[Example]:
@@ -53,7 +38,7 @@ def examples() -> list[Example]:
     known = statements()
     out: list[Example] = []
     tables: set[str] = set()
-    for path in sorted((files(__package__) / "examples").iterdir(), key=lambda p: p.name):
+    for path in sorted((HERE / "examples").iterdir(), key=lambda p: p.name):
         for table, parts in tomllib.loads(path.read_text(encoding="utf-8")).items():
             where = f"{path.name}: {table}"
             if table in tables or (table not in known and table != NEUTRAL):
@@ -84,7 +69,7 @@ def _example(line: str, table: str, part: str, where: str) -> Example:
 
 def examples_hash() -> str:
     """Changes when an example, a definition's name or a concept does: the weights were fitted on what it stands for."""
-    here = files(__package__)
+    here = HERE
     parts = [(here / "concepts.toml").read_bytes(), " ".join(statements()).encode()]
     parts += [p.read_bytes() for p in sorted((here / "examples").iterdir(), key=lambda p: p.name)]
     return sha256(b"\0".join(part.replace(b"\r\n", b"\n") for part in parts)).hexdigest()[:16]
