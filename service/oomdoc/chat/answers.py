@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.chat import parts, questions
+from oomdoc.chat import parts
 from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
@@ -15,7 +15,7 @@ from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
-from oomdoc.intake.alternatives import length_in
+from oomdoc.intake.asked import asked_in
 from oomdoc.messages import problem_of
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
@@ -68,7 +68,7 @@ def described(
     if diagnosis.sides:  # each run that is asked about, as a question's answer has it
         said += [render(message, language) for message in diagnosis.summary]
     else:
-        said += parts.state(priced, problem, job, language) + plans
+        said += [*parts.standing(job, language, plans=False).said, *plans]
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)
     known = {"model", "params_b"} if priced is None else {*wanted(job), "log", "versions"}
@@ -103,27 +103,25 @@ def _summary(report: Report, planned: bool, language: str) -> str:
 
 def changed(
     before: Priced | None,
-    after: Priced | None,
-    problem: str,
     job: Job,
     changes: Mapping[str, Any],
+    text: str,
     language: str,
     *,
     undone: bool = False,
     notes: Sequence[str] = (),
 ) -> Reply:
     """What a change does."""
+    stands = parts.standing(job, language, text, weighs=False)
+    after = stands.priced
     if changes:
         said = [parts.changed_line(changes, language, undone=undone), *notes]
     else:
-        said = [word("chat.unchanged", language)]
+        said = [word("chat.unchanged", language), *notes]
     if before and after and changes:
         said.append(parts.versus(before.estimate, after.estimate, language))
         said += parts.was_assumed(before, changes, language)
-    said += parts.state(after, problem, job, language, peak_said=bool(before and after and changes))
-    if after and after.estimate.fits is False:
-        said += parts.planned(after, language)
-    said += parts.asks(job, language)
+    said += [*stands.said, *parts.asks(job, language)]
     return Reply(joined(said), changes, job, after.estimate.process_bytes if after else None)
 
 
@@ -143,53 +141,28 @@ def adjusted(changes: Mapping[str, Any], before: Job, text: str, language: str) 
     return [word("chat.degrees-lowered", language, degrees=values, world=changes.get("world", 1))]
 
 
-def would(before: Priced | None, after: Priced | None, problem: str, job: Job, other: Job, language: str) -> Reply:
-    """What a change would do, without making it."""
-    if before is None or after is None:
-        return Reply(
-            joined([word("chat.cannot-price", language, problem=problem), *parts.asks(job, language)]), {}, job
-        )
-    old, new = before.estimate, after.estimate
-    verdict = "unknown" if new.fits is None else "fit" if new.fits else "fit-not"
-    same = abs(new.process_bytes - old.process_bytes) < parts.SAME_BYTES
-    said = [
-        word(
-            "chat.would-same" if same else "chat.would",
-            language,
-            changes=parts.shown_changes(difference(job, other), language),
-            before_bytes=old.process_bytes,
-            after_bytes=new.process_bytes,
-            direction=parts.direction(old, new, language),
-            delta_bytes=abs(new.process_bytes - old.process_bytes),
-            verdict=word(f"chat.would-{verdict}", language),
-        ),
-        *([parts.versus(old, new, language)] if same else []),
-        *parts.owner(new, language),
-        word("chat.would-apply", language),
-    ]
-    return Reply(joined(said), {}, job, old.process_bytes)
+def would(before: Priced | None, job: Job, other: Job, text: str, language: str) -> Reply:
+    """What a change would do, without making it; the reply's job and peak are those that it is about."""
+    stands = parts.standing(other, language, text, weighs=False)
+    after, changes = stands.priced, parts.shown_changes(difference(job, other), language)
+    said = [word("chat.would", language, changes=changes)]
+    if before and after:
+        said.append(parts.versus(before.estimate, after.estimate, language))
+    said += [*stands.said, *parts.asks(other, language), word("chat.would-apply", language)]
+    return Reply(joined(said), {}, other, after.estimate.process_bytes if after else None)
 
 
-def explained(priced: Priced | None, problem: str, job: Job, text: str, language: str) -> Reply:
-    """A question about the job as it stands: the part asked about, and where the memory goes."""
+def explained(job: Job, text: str, language: str) -> Reply:
+    """A question about the job as it stands: the part asked about, and what a question for it is answered."""
+    stands = parts.standing(job, language, text)
+    priced = stands.priced
     if priced is None:
-        return Reply(
-            joined([word("chat.cannot-price", language, problem=problem), *parts.asks(job, language)]), {}, job
-        )
-    estimate = priced.estimate
-    said = []
-    if questions.largest_asked(text):
-        said += largest(priced, language, text)
-    said += _phases(priced, text, language)
+        return Reply(joined([*stands.said, *parts.asks(job, language)]), {}, job)
     parts_said = _topics(priced, text, language)
-    said += parts_said
-    said += _named(priced, text, language, beside=bool(parts_said))
-    if not said:
-        said += parts.owner(estimate, language)
-    said += parts.state(priced, problem, job, language)
-    if estimate.fits is False:
-        said += parts.planned(priced, language)
-    return Reply(joined([*said, *parts.asks(job, language)]), {}, job, estimate.process_bytes)
+    said = [*_phases(priced, text, language), *parts_said]
+    if asked_in(text).wanted != "requests" and not questions.largest_asked(text):
+        said += _named(priced, text, language, beside=bool(parts_said))
+    return Reply(joined([*said, *stands.said, *parts.asks(job, language)]), {}, job, priced.estimate.process_bytes)
 
 
 def _topics(priced: Priced, text: str, language: str) -> list[str]:
@@ -235,16 +208,6 @@ def quoted(session: Session, text: str) -> str:
 def names_part(text: str) -> bool:
     """Whether a question is about a part of the memory."""
     return any(pattern.search(text) for pattern in _TOPICS.values())
-
-
-def requests(priced: Priced, text: str, language: str) -> list[str]:
-    """How many requests a server's cache holds, of the length that the question names."""
-    engine = priced.estimate.served
-    length = length_in(text)
-    if engine is None or not length or length == engine.length or not engine.tokens:
-        return []
-    count = f"{engine.tokens / length:.1f}"
-    return [word("chat.requests-of", language, length=f"{length:,}", requests=count, tokens=f"{engine.tokens:,}")]
 
 
 def saved(steps: Sequence[tuple[Mapping[str, Any], Priced, Priced]], language: str) -> list[str]:
@@ -330,8 +293,7 @@ def invented(priced: Priced | None, job: Job, language: str) -> Reply:
         low_bytes=interval.low_bytes,
         high_bytes=interval.high_bytes,
     )
-    verdict = parts.state(priced, "", job, language)[1:2] if priced.estimate.capacity_bytes is not None else []
-    return Reply(joined([answer, *verdict]), {}, job, priced.estimate.process_bytes)
+    return Reply(joined([answer, *parts.standing(job, language).said[:1]]), {}, job, priced.estimate.process_bytes)
 
 
 def of_topics(found: Sequence[FoundTopic], language: str) -> list[str]:

@@ -16,7 +16,7 @@ from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import asks_why, largest_asked
+from oomdoc.chat.questions import asks_why
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import target_of
 from oomdoc.chat.views import TOPICS
@@ -44,12 +44,9 @@ def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
 _MAX_ROWS: Final = 8
 
 
-def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str, *, first: bool = True) -> Reply:
-    """A row a set-up, the first and the latest ones, and the fastest that fits.
-
-    :param first: whether the first one is the job that the conversation began with.
-    """
-    named = _distinct(setups, language, first=first)
+def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
+    """A row a set-up, the first and the latest ones, and the fastest that fits."""
+    named = _distinct(setups, language)
     now, *found = compare([job, *(setup for _, setup in named)])
     if now.priced is None:
         return Reply(word("chat.cannot-price", language, problem=now.problem), {}, job)
@@ -77,13 +74,13 @@ def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language
     return Reply("\n".join(lines), {}, job, now.priced.estimate.process_bytes)
 
 
-def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str, *, first: bool) -> list[tuple[str, Job]]:
+def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str) -> list[tuple[str, Job]]:
     seen: list[Job] = []
     rows: list[tuple[str, Job]] = []
     for index, (setup, changes) in enumerate(setups):
         if setup not in seen:
             seen.append(setup)
-            name = word("chat.original", language) if first and index == 0 else parts.shown_changes(changes, language)
+            name = parts.shown_changes(changes, language) if index else word("chat.original", language)
             rows.append((name, setup))
     return rows if len(rows) <= _MAX_ROWS else [rows[0], *rows[1 - _MAX_ROWS :]]
 
@@ -211,14 +208,14 @@ def _asked_for(job: Job) -> Iterator[tuple[str, Any]]:
 
 
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    before, problem = price_of(session.job, session.language)
+    before, _ = price_of(session.job, session.language)
     job = with_world(session.job.with_fields(turn.changes))
-    after, problem = price_of(job, session.language, strict=True)
+    price_of(job, session.language, strict=True)
     changed = difference(session.job, job)
     earlier = session.job
     session = session.then(job, changed) if changed else session.proposing({})
     notes = answers.adjusted(changed, earlier, text, session.language)
-    return session, answers.changed(before, after, problem, job, changed, session.language, notes=notes)
+    return session, answers.changed(before, job, changed, text, session.language, notes=notes)
 
 
 def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -227,10 +224,9 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     target = target_of(session, turn.undo)
     target = with_world(target.with_fields(turn.changes)) if turn.changes else target
     before, _ = price_of(session.job, session.language)
-    after, problem = price_of(target, session.language)
     changed = difference(session.job, target)
     session = session.then(target, changed) if changed else session
-    return session, answers.changed(before, after, problem, target, changed, session.language, undone=True)
+    return session, answers.changed(before, target, changed, text, session.language, undone=True)
 
 
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -242,21 +238,17 @@ def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    before, problem = price_of(session.job, session.language)
-    if turn.sides:
-        setups = [(with_world(session.job.with_fields(side)), side) for side in turn.sides]
-        return session, compared(setups, session.job, session.language, first=False)
+    before, _ = price_of(session.job, session.language)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes:
         job = with_world(session.job.with_fields(turn.changes))
-        after, problem = price_of(job, session.language, strict=True)
+        price_of(job, session.language, strict=True)
         if difference(session.job, job):
-            reply = answers.would(before, after, problem, session.job, job, session.language)
-            return session.proposing(turn.changes), reply
-    if turn.topic in TOPICS and not (turn.topic == "fits" and largest_asked(text)):
-        return session, TOPICS[turn.topic](session, before, problem, text)
-    reply = answers.explained(before, problem, session.job, text, session.language)
+            return session.proposing(turn.changes), answers.would(before, session.job, job, text, session.language)
+    if turn.topic in TOPICS:
+        return session, TOPICS[turn.topic](session, before, text)
+    reply = answers.explained(session.job, text, session.language)
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not answers.names_part(text)
     return session, answers.not_understood(reply, session.language) if lost else reply
@@ -266,13 +258,13 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
     """Oomdoc's own proposal is taken."""
     from oomdoc.diagnosis.planning import plan
 
-    before, problem = price_of(session.job, session.language)
+    before, _ = price_of(session.job, session.language)
     try:
         plans = [p for p in plan(before.job).plans if p.priced and p.name != "spilled"] if before else []
     except OomdocError:
         plans = []
     if not plans:
-        return session, answers.explained(before, problem, session.job, text, session.language)
+        return session, answers.explained(session.job, text, session.language)
     changes: dict[str, Any] = {}
     for change in plans[0].changes:
         changes.update(change.fields)

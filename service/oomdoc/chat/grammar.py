@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
-from oomdoc.chat.reading import read_changes, resolve, without_kept
+from oomdoc.chat.reading import read_changes, without_kept
 from oomdoc.chat.undoing import Undo, read_undo
 from oomdoc.intake.alternatives import comparisons_in
 from oomkb.dataclass import dataclass
@@ -47,8 +47,6 @@ class Turn:
     """Whether the turn asks for a number that is not computed."""
     refused: JobError | None = None
     """Why a value that it states is none that a run can have."""
-    sides: tuple[Mapping[str, Any], ...] = ()
-    """The job fields of each alternative, where a question sets some against each other."""
 
 
 def understand(text: str, job: Job, context: Context | None = None) -> Turn:
@@ -77,8 +75,8 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
         return Turn("change", refused=refused)
     if questions.compares(turn):
         return Turn("compare", changes)
-    if sides := _sides(turn, context):
-        return Turn("ask", topic="sides", sides=sides)
+    if questions.chooses(turn) and not context.proposed and comparisons_in(turn):
+        return Turn("ask")
     undo = read_undo(turn, changes=bool(changes))
     if undo is not None and not undo.said_outright and context.proposed:
         return Turn("talk", topic="dropped")  # what was only asked about is not to be made
@@ -122,10 +120,3 @@ def _view(turn: str, context: Context) -> str:
     if view == "requests" or (view == "saved" and not comparisons_in(turn)):
         return view
     return view if view and not any(read_changes(turn, context)) else ""
-
-
-def _sides(turn: str, context: Context) -> tuple[Mapping[str, Any], ...]:
-    """The alternatives of a question, as fields to set."""
-    found = comparisons_in(turn) if questions.chooses(turn) and not context.proposed else ()
-    chosen = [resolve(dict(side.fields), context) for side in found[0]] if found else []
-    return tuple(MappingProxyType(fields) for fields in chosen if fields)

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.chat.history import wanted
-from oomdoc.diagnosis.forms import FITS, host_is_short, pinned_most
-from oomdoc.report.estimates import without_cache
-from oomdoc.report.words import has, word
-from oomkb.errors import OomdocError
+from oomdoc.diagnosis.forms import needed_of
+from oomdoc.diagnosis.known_run import answer_about
+from oomdoc.messages import problem_of
+from oomdoc.report.words import has, render, word
+from oomkb.dataclass import dataclass
+from oomkb.errors import CatalogError, JobError, OomdocError
 from oomkb.frameworks.circumstances import own_context
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -17,8 +19,6 @@ from oomkb.pricing import Priced
 from oomkb.units import GIB, KIB
 
 SAME_BYTES: Final = 0.005 * GIB
-_CACHED: Final = 0.96
-"""Of a peak: with a larger part needed, the allocator's cache is not spoken of."""
 _DECISIVE: Final = (
     "seq_len",
     "prompt_len",
@@ -36,89 +36,41 @@ def joined(sentences: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(s for s in sentences if s))
 
 
-def state(priced: Priced | None, problem: str, job: Job, language: str, *, peak_said: bool = False) -> list[str]:
-    """The peak, whether it fits, and what a server or the host makes of it.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a run stands, in sentences, and its price where it has one."""
 
-    :param peak_said: whether the size of the peak has been said.
+    said: tuple[str, ...]
+    priced: Priced | None = None
+    problem: str = ""
+
+
+def standing(job: Job, language: str, words: str = "", *, weighs: bool = True, plans: bool = True) -> Standing:
+    """How a run stands: what a question for it is answered, the words of the turn being the question.
+
+    :param weighs: whether the words may set alternatives against each other.
+    :param plans: whether to say what would fit.
     """
-    if priced is None:
+    try:
+        found = answer_about(job, words, weighs=weighs)
+    except (JobError, CatalogError) as error:
+        problem = render(problem_of(error), language)
         known = job.model is not None or job.params_b is not None
-        return [word("chat.cannot-price", language, problem=problem)] if known else []
-    estimate = priced.estimate
-    largest = estimate.owner
-    peak = word(
-        "chat.peak-where" if peak_said else "chat.peak",
-        language,
-        peak_bytes=estimate.process_bytes,
-        phase=word(f"phase.{estimate.peak_phase}", language),
-        owner=term(largest, language),
-        owner_bytes=estimate.phases[estimate.peak_phase].terms_bytes[largest],
-    )
-    cached = not peak_said and _holds_cache(estimate)
-    said = [peak + (word("chat.needed", language, needed_bytes=without_cache(estimate)) if cached else "")]
-    have_bytes = (job.host_gib or 0.0) * GIB
-    if host_is_short(job, estimate):
-        said.append(word("chat.host-short", language, host_bytes=estimate.host_bytes, have_bytes=have_bytes))
-    elif estimate.capacity_bytes is not None:
-        said.append(_verdict(priced, estimate.capacity_bytes, language))
-    said += served(priced, language)
-    if priced.job.offload and estimate.host_bytes > 0:
-        said.append(word("chat.host", language, host_bytes=estimate.host_bytes))
-        if (most := pinned_most(estimate)) is not None:
-            said.append(word("answer.host-most", language, most_bytes=most))
-    if not peak_said:
-        said += [word(warning.key, language, **dict(warning.values)) for warning in estimate.warnings]
-    return said + assumptions(priced, language)
-
-
-def _verdict(priced: Priced, capacity_bytes: float, language: str) -> str:
-    estimate = priced.estimate
-    probability = f"{estimate.fits_probability or 0.0:.0%}"
-    if estimate.fits:
-        left_bytes = capacity_bytes - without_cache(estimate)
-        key = "chat.fits" if (estimate.fits_probability or 0.0) >= FITS else "chat.fits-barely"
-        return word(key, language, capacity_bytes=capacity_bytes, probability=probability, left_bytes=left_bytes)
-    short_bytes = estimate.process_bytes - capacity_bytes
-    if short_bytes <= 0 and priced.job.get("serving.gpu_memory_utilization") is None:
-        short_bytes = (estimate.needed_bytes or 0.0) - capacity_bytes  # it takes no share: layers go to the processor
-        return word("chat.fits-not-whole", language, capacity_bytes=capacity_bytes, short_bytes=short_bytes)
-    if short_bytes <= 0:
-        return word("chat.starts-not", language, capacity_bytes=capacity_bytes)
-    return word(
-        "chat.fits-not", language, capacity_bytes=capacity_bytes, probability=probability, short_bytes=short_bytes
-    )
-
-
-def served(priced: Priced, language: str) -> list[str]:
-    """What an engine's cache holds."""
-    engine = priced.estimate.served
-    if engine is None or engine.needed_bytes <= 0:
-        return []
-    said = [
-        word(
-            "chat.served" if engine.cache_bytes > 0 else "chat.served-none",
-            language,
-            cache_bytes=engine.cache_bytes,
-            length=f"{engine.length:,}",
-            requests=f"{engine.requests:.1f}",
-            needed_bytes=engine.needed_bytes,
-            tokens=f"{engine.tokens:,}",
-            token_kib=f"{engine.token_bytes / KIB:.4g}",
-        )
-    ]
-    own = own_context(priced.job)
-    if own is not None and engine.length > own:
-        said.append(word("chat.beyond-context", language, length=f"{engine.length:,}", own=f"{own:,}"))
-    if not engine.starts and engine.largest_length:
-        said.append(word("chat.served-longest", language, length=f"{engine.largest_length:,}"))
-    return said
-
-
-def assumptions(priced: Priced, language: str) -> list[str]:
-    """Values that nobody stated and the peak rests on."""
-    taken = {name: priced.job.get(name) for name in _DECISIVE if name in priced.job.assumed}
-    taken = {name: value for name, value in taken.items() if value not in (None, "none")}
-    return [word("chat.assumed", language, values=shown_changes(taken, language))] if taken else []
+        return Standing((word("chat.cannot-price", language, problem=problem),) if known else (), None, problem)
+    first, *rest = (render(message, language) for message in found.messages)
+    estimate, engine = found.priced.estimate, found.priced.estimate.served
+    said = [first]
+    if plans and estimate.fits is False and not found.compared:
+        said += planned(found.priced, language)
+    said += rest
+    if engine is not None and engine.cache_bytes > 0 and not found.compared:
+        values = {"cache_bytes": engine.cache_bytes, "tokens": f"{engine.tokens:,}"}
+        said.append(word("chat.served", language, token_kib=f"{engine.token_bytes / KIB:.4g}", **values))
+        own = own_context(found.priced.job)
+        if own is not None and engine.length > own:
+            said.append(word("chat.beyond-context", language, length=f"{engine.length:,}", own=f"{own:,}"))
+    said += [word(warning.key, language, **dict(warning.values)) for warning in estimate.warnings]
+    return Standing(tuple(said), found.priced)
 
 
 def owner(estimate: Estimate, language: str) -> list[str]:
@@ -136,24 +88,13 @@ def term(name: str, language: str) -> str:
 
 
 def versus(before: Estimate, after: Estimate, language: str) -> str:
-    """How the peak moves; where it does not, what does."""
-    delta = after.process_bytes - before.process_bytes
+    """How what is needed moves; where it does not, what does."""
+    old, new = needed_of(before), needed_of(after)
     moved = _moved_terms(before, after, language)
-    needed = without_cache(before), without_cache(after)
-    if _holds_cache(before) or _holds_cache(after):
-        key = "chat.same-needed" if abs(needed[1] - needed[0]) < SAME_BYTES else "chat.compare-needed"
-        moved = word(key, language, before_bytes=needed[0], after_bytes=needed[1]) + moved
-    if abs(delta) < SAME_BYTES:
-        return word("chat.same-peak", language, after_bytes=after.process_bytes) + moved
-    said = word(
-        "chat.compare-peaks",
-        language,
-        before_bytes=before.process_bytes,
-        after_bytes=after.process_bytes,
-        direction=direction(before, after, language),
-        delta_bytes=abs(delta),
-    )
-    return said + moved
+    if abs(new - old) < SAME_BYTES:
+        return word("chat.same-peak", language, after_bytes=new) + moved
+    sizes = {"before_bytes": old, "after_bytes": new, "delta_bytes": abs(new - old)}
+    return word("chat.compare-peaks", language, direction=direction(before, after, language), **sizes) + moved
 
 
 def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
@@ -187,11 +128,6 @@ def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
     return ""
 
 
-def _holds_cache(estimate: Estimate) -> bool:
-    """Whether much of the peak is blocks that the allocator keeps."""
-    return without_cache(estimate) < _CACHED * estimate.process_bytes
-
-
 def was_assumed(before: Priced | None, changes: Mapping[str, Any], language: str) -> list[str]:
     """Values that were only assumed before they were changed: the peak before is that of an assumption."""
     assumed = before.job.assumed if before is not None else {}
@@ -202,7 +138,7 @@ def was_assumed(before: Priced | None, changes: Mapping[str, Any], language: str
 
 def direction(before: Estimate, after: Estimate, language: str) -> str:
     """Down or up."""
-    return word("chat.down" if after.process_bytes <= before.process_bytes else "chat.up", language)
+    return word("chat.down" if needed_of(after) <= needed_of(before) else "chat.up", language)
 
 
 def fit_word(estimate: Estimate, language: str) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from oomdoc.diagnosis.known_run import priced_run
 from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price_planned
+from oomkb.pricing import Priced
 
 
 def price_of(job: Job, language: str, *, strict: bool = False) -> tuple[Priced | None, str]:
     """The price, or why there is none. ``strict``: an impossible job is an error of this turn."""
     try:
-        return price_planned(job), ""
+        return priced_run(job), ""
     except JobError as error:
         if strict and error.where not in ("model", "params_b"):
             raise

@@ -11,13 +11,6 @@ from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import Priced
 
 
-def standing(job: Job, language: str) -> list[str]:
-    """How the job stands, computed."""
-    priced, problem = price_of(job, language)
-    short = priced is not None and priced.estimate.fits is False
-    return parts.state(priced, problem, job, language) + (parts.planned(priced, language) if priced and short else [])
-
-
 def sizes_of(priced: Priced) -> dict[str, float]:
     """What the terms are products of: parameters, layers, vocabulary, tokens of a step on each GPU."""
     shape, setting = priced.shape, resolve_setting(priced.job, priced.shape)
@@ -37,9 +30,9 @@ def sizes_of(priced: Priced) -> dict[str, float]:
 def change_lines(before: Job, after: Job, language: str) -> list[str]:
     """What a change of the job did, computed."""
     old, _ = price_of(before, language)
-    new, problem = price_of(after, language)
+    new, _ = price_of(after, language)
     said = [parts.changed_line(difference(before, after), language)]
     if old and new:
         said.append(parts.versus(old.estimate, new.estimate, language))
         said += parts.was_assumed(old, difference(before, after), language)
-    return said + parts.state(new, problem, after, language, peak_said=bool(old and new))[:2]
+    return [*said, *parts.standing(after, language, plans=False).said[:2]]

@@ -27,7 +27,7 @@ from oomdoc.chat.naming import check_named, plain_document, with_valid
 from oomdoc.chat.prices import price_of
 from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.standing import change_lines, sizes_of, standing
+from oomdoc.chat.standing import change_lines, sizes_of
 from oomdoc.diagnosis.explaining import asked_topics, beside
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
 from oomdoc.language_model.replies import Reply as Said
@@ -161,7 +161,7 @@ class _Turn:
         """How the job stands, computed; of what was read this turn, the whole answer."""
         if self.read and self.session.job == self.start:
             return self.read[1].answer.split("\n")
-        return standing(self.session.job, language)
+        return list(parts.standing(self.session.job, language).said)[: None if self.model.style == "full" else 2]
 
     def _give(self, piece: str) -> Iterator[str]:
         if piece.strip():

@@ -350,7 +350,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         return
     job, served = about.job, about.estimate.served
     sizes: Mapping[str, int] = {}
-    if about.answer == "fits":
+    if about.answer == "fits" or about.wanted in ("batch", "length"):
         try:
             sizes = largest_of(about.stated, careful=about.careful, wanted=FITS)
         except OomdocError:
@@ -365,6 +365,12 @@ def _flips(about: Plain) -> Iterator[Message]:
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
+    elif batch == 0 and served is None:
+        here = f"{job.seq_len or 0:,}"
+        key = "limit-no-batch" if length else "limit-none"
+        yield say(f"answer.{key}", length=f"{length or 0:,}", here=here, now=job.micro_batch or 1)
+    elif batch and length == 0:
+        yield say("answer.limit-batch", batch=batch, here=f"{job.seq_len or 0:,}")
     yield from _room(about)
     if served is not None and not served.starts and served.largest_length:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")

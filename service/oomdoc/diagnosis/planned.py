@@ -106,8 +106,12 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
         return Choice(job, asked, careful)
     if asked.own_context or any(has(d.framework, f) for d in evidence.documents for f in _OWN_CONTEXT):
         job = _of_engine_s_length(job)
-    chosen = _chosen(_first_side(_uncounted(job, asked), asked), asked)
-    return Choice(_mixed(chosen, evidence, asked), asked, careful)
+    return Choice(_mixed(chosen_run(job, asked), evidence, asked), asked, careful)
+
+
+def chosen_run(job: Job, asked: Asked) -> Job:
+    """The run with what a question leaves open: the first that fits of what it compares, the mildest form."""
+    return _chosen(_first_side(_uncounted(job, asked), asked), asked)
 
 
 def _of_engine_s_length(job: Job) -> Job:

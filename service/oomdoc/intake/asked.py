@@ -42,6 +42,8 @@ def _request(text: str) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
     if (found := ROWS["in_out"].search(text) or ROWS["out_behind"].search(text)) is not None:
         return sum(int(number_of(n)) for n in found.groups() if n)
+    if (found := ROWS["length"].search(text)) is not None and found["d"]:
+        return int(number_of(found["d"]))  # "8k requests"
     return length_in(text, "request")
 
 

@@ -107,7 +107,7 @@ def test_the_trainer_named_is_the_framework_and_not_its_engine() -> None:
         ("thanks!", "welcome"),
         ("who are you?", "oomdoc"),
         ("which one would you pick?", "My order"),
-        ("what's the largest batch that fits?", "smallest micro_batch"),
+        ("what's the largest batch that fits?", "not even batch 1 fits"),
         ("is that faster than before?", "×"),
     ],
 )

@@ -163,7 +163,7 @@ def test_what_comes_from_nowhere_is_withheld_and_the_computed_answer_given(endpo
     done, pieces = turn(endpoint, scripted(call("estimate"), words(f"Let us see. {said} Good luck.")))
     assert said not in done.reply.answer
     assert done.reply.withheld
-    assert "Peak memory is estimated at" in done.reply.answer
+    assert "on one RTX 4090 needs about" in done.reply.answer
     assert "".join(pieces).strip() == done.reply.answer
     assert "Let us see." in done.reply.answer
 
@@ -270,7 +270,7 @@ def test_a_first_turn_is_read_and_then_worded(endpoint: StandIn) -> None:
     assert done.reply.answer == said
     assert done.reply.changed["micro_batch"] == done.session.job.micro_batch == 4
     asked = endpoint.requests[0]["messages"][-1]["content"]
-    assert "Peak memory is estimated at" in asked
+    assert "on one RTX 4090 needs about" in asked
     assert asked.endswith(START)
 
 
@@ -609,5 +609,5 @@ def test_a_turn_has_one_language(endpoint: StandIn) -> None:
     turn(endpoint, scripted(words("先降批大小。")), "你会从哪里下手呢，随便聊聊", session)
     [system, *_, asked] = endpoint.requests[0]["messages"]
     assert "In Chinese" in system["content"]
-    assert "放不下" in asked["content"]
+    assert "不行：" in asked["content"]
     assert "Peak memory" not in asked["content"]

@@ -41,8 +41,7 @@ def test_which_change_saved_most() -> None:
 def test_alternatives_stand_side_by_side_and_change_nothing() -> None:
     _, (*_, reply) = talk(YAML, "lora vs full? just comparing")
     assert reply["changed"] == {}
-    assert "method = lora" in reply["answer"]
-    assert "method = full" in reply["answer"]
+    assert [line.partition(":")[0] for line in reply["answer"].splitlines()[:2]] == ["lora", "full"]
 
 
 def test_what_was_only_asked_about_is_dropped_not_undone() -> None:

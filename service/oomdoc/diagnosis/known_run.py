@@ -1,0 +1,58 @@
+"""The answer to words about a run that is known already, as in a conversation, as :func:`diagnose` gives it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oomdoc.diagnosis.answering import answer_of
+from oomdoc.diagnosis.comparing import Plain
+from oomdoc.diagnosis.forms import compared
+from oomdoc.diagnosis.planned import chosen_run, counts_of_sides
+from oomdoc.intake.asked import Asked, asked_in
+from oomdoc.messages import Message
+from oomkb.dataclass import dataclass
+from oomkb.memory.job import Job
+from oomkb.pricing import Priced, price
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An answer and the run that it is about."""
+
+    priced: Priced
+    messages: tuple[Message, ...]
+    compared: bool = False
+    """Whether it sets several runs against each other."""
+
+
+def answer_about(job: Job, words: str, *, weighs: bool = True) -> Answered:
+    """What the words ask of a run, answered.
+
+    :param weighs: whether they may set alternatives against each other: not where what they name has been set.
+    :raises OomdocError: where the run cannot be priced.
+    """
+    asked = asked_in(words)
+    if not weighs:
+        asked = replace(asked, axes=())
+    if asked.wanted == "cards":
+        job = job.with_fields({name: None for name in ("gpus", "nodes", "world", "dp", "tp", "pp") if job.get(name)})
+    careful = is_careful(job)
+    job = chosen_run(job, asked) if careful else job
+    priced = price(job, careful=careful)
+    sides = compared(job, asked, counts_of_sides(job))
+    about = Plain(job, priced.job, priced.estimate, careful, asked, sides)
+    return Answered(priced, answer_of(about), bool(sides))
+
+
+def priced_run(job: Job) -> Priced:
+    """The price of a run, what it leaves open chosen as an answer about it would.
+
+    :raises OomdocError: where it cannot be priced.
+    """
+    careful = is_careful(job)
+    return price(chosen_run(job, Asked()) if careful else job, careful=careful)
+
+
+def is_careful(job: Job) -> bool:
+    """Whether open fields are filled as a careful person starts: no trainer's own defaults are what runs."""
+    return bool(job.planned) or job.framework is None
