@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.chat import parts
+from oomdoc.chat import parts, questions
 from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
