@@ -49,40 +49,29 @@ _ALWAYS_NAMED: Final = frozenset({"gpu", "gpus", "model", "method", "objective",
 """Fields whose words stand in most questions."""
 
 
-def described(
-    report: Report, priced: Priced | None, problem: str, job: Job, changes: Mapping[str, Any], language: str
-) -> Reply:
-    """The answer to a description or pasted material: cause, figures, a plan, questions."""
-    document = report.document()
-    # Without a failure the summary only says so; the figures of the described job are the answer then.
-    diagnosis = report.diagnosis
-    fits = priced.estimate.fits if priced else None
-    silent = (diagnosis.verdict == "no-failure" and (priced is not None or bool(changes))) or (
-        fits is True and not diagnosis.evidence.failures
-    )
-    plans = parts.plan_lines(document["plans"], language) if fits is not True else []
-    if not silent and _is_vague(report, priced):
-        said, plans = [word("chat.tell-more", language)], []
+def described(report: Report, job: Job, changes: Mapping[str, Any], language: str) -> Reply:
+    """The answer to a description or pasted material: what ``diagnose`` says of it, figures, questions.
+
+    :param job: as it stands after it.
+    """
+    document, diagnosis = report.document(), report.diagnosis
+    stands = parts.standing(diagnosis.job, language, plans=False)
+    if _is_vague(report, stands.priced):
+        said = [word("chat.tell-more", language)]
+    elif diagnosis.verdict == "no-failure" and not diagnosis.outlook and stands.said:
+        said = [*stands.said]  # nothing is asked, and nothing failed: how the run stands
     else:
-        said = [] if silent or diagnosis.sides else [_summary(report, bool(plans), language)]
-    if diagnosis.sides:  # each run that is asked about, as a question's answer has it
-        said += [render(message, language) for message in diagnosis.summary]
-    else:
-        said += [*parts.standing(job, language, plans=False).said, *plans]
+        said = [render(message, language) for message in diagnosis.summary]
+        if diagnosis.verdict != "no-failure":
+            said += stands.said[:2]
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)
-    known = {"model", "params_b"} if priced is None else {*wanted(job), "log", "versions"}
+    known = {"model", "params_b"} if stands.priced is None else {*wanted(job), "log", "versions"}
     for question in [q for q in questions_ if q["fact"] not in known][: max(0, 2 - len(asked))]:
         if question.get("why"):
             asked.append(word("chat.question", language, fact=question["fact"], why=question["why"]))
-    return Reply(
-        joined(said + asked),
-        changes,
-        job,
-        priced.estimate.process_bytes if priced else None,
-        tuple(questions_),
-        document,
-    )
+    peak = diagnosis.estimate.process_bytes if diagnosis.estimate is not None else None
+    return Reply(joined(said + asked), changes, job, peak, tuple(questions_), document)
 
 
 def _is_vague(report: Report, priced: Priced | None) -> bool:
@@ -90,15 +79,7 @@ def _is_vague(report: Report, priced: Priced | None) -> bool:
     found = report.diagnosis
     sizes = any(f.requested_bytes or f.capacity_bytes for f in found.evidence.failures)
     best = max((c.probability for c in found.causes), default=0.0)
-    return priced is None and not sizes and best < _SURE
-
-
-def _summary(report: Report, planned: bool, language: str) -> str:
-    """The diagnosis's summary; the plan follows on its own line."""
-    messages = [
-        m for m in report.diagnosis.summary if not (planned and m.key in ("summary.plan", "summary.plan-other"))
-    ]
-    return word("chat.sentence", language).join(render(m, language) for m in messages)
+    return found.verdict != "no-failure" and priced is None and not sizes and best < _SURE
 
 
 def changed(

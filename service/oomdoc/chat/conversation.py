@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,7 +24,10 @@ from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
+from oomdoc.diagnosis.planned import careful_job
+from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.report.words import word
+from oomdoc.stated import following
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -170,41 +173,24 @@ def _describe(session: Session, text: str) -> tuple[Session, Reply]:
             return _talk(session, turn, text)
         if session.steps and not turn.changes:
             return _HANDLERS[turn.kind](session, turn, text)
-    job = with_world(session.job.with_fields(fields))
     diagnosis = diagnose(evidence)
-    if diagnosis.asked is not None:
-        job = job.with_fields({n: v for n, v in _asked_for(diagnosis.job) if job.get(n) is None})
-        if not evidence.documents and diagnosis.job.method == job.method:
-            names = (*_PRECISION, *(_LENGTHS if diagnosis.job.completion_len else ()))
-            job = job.with_fields({name: diagnosis.job.get(name) for name in names})
-        if "sharding" in diagnosis.job.assumed and job.sharding is None:
-            job = job.assuming({"sharding": diagnosis.job.assumed["sharding"]})
-    if evidence.documents or diagnosis.job.planned:
-        job = job.with_fields({"planned": diagnosis.job.planned})
-    report = Report(replace(diagnosis, job=job), session.language)
+    job = with_world(session.job.with_fields(fields) if session.steps else _stated(diagnosis))
+    planned = bool(diagnosis.job.planned) or (not diagnosis.careful and careful_job(evidence, job))
+    job = job.with_fields({"planned": planned or None})  # what is asked of a run that was told of is a plan
+    report = Report(diagnosis, session.language)
     changed = difference(session.job, job)
-    priced, problem = price_of(job, session.language)
-    reply = answers.described(report, priced, problem, job, changed, session.language)
+    reply = answers.described(report, job, changed, session.language)
     return session.then(job, changed).describing(text, reply.answer, configures=bool(evidence.documents)), reply
 
 
-_PRECISION: Final = ("param_dtype", "autocast")
-_LENGTHS: Final = ("seq_len", "prompt_len", "completion_len")
-_ASKED_FOR: Final = (
-    "param_dtype",
-    "quant",
-    "seq_len",
-    "serving.max_model_len",
-    "serving.concurrency",
-    "completion_len",
-    "capacity_gib",
-)
-
-
-def _asked_for(job: Job) -> Iterator[tuple[str, Any]]:
-    """Sizes that the words of a question state and no reader of settings takes ("at 4096")."""
-    known = ((name, job.get(name)) for name in _ASKED_FOR if name not in job.assumed)
-    return ((name, value) for name, value in known if value is not None)
+def _stated(diagnosis: Diagnosis) -> Job:
+    """The job without what was chosen for a question: that is chosen anew for the next one. A server is spread over
+    its cards, where none are compared.
+    """
+    job = diagnosis.job
+    job = job.with_fields(dict.fromkeys(job.assumed)) if job.assumed else job
+    spread = following({"gpus": job.gpus}, job) if job.gpus and not diagnosis.sides else {}
+    return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job
 
 
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:

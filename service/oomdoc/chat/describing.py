@@ -33,6 +33,8 @@ _LOGGED: Final = re.compile(
     r"(?:\[?(?:INFO|WARNING|WARN|ERROR|DEBUG)\b|\[?\d{4}-\d\d-\d\d[ T]|\[rank\d).*$"
 )
 """Lines that a program printed: no words of the person."""
+_SPELLED_ALONE: Final = frozenset({"max_pixels"})
+"""Fields that a sentence gives only by a key."""
 _LONGEST_CONFIG: Final = 60_000
 _NO_TRAINER: Final = frozenset({"transformers", "accelerate", "deepspeed", "unknown"})
 """Libraries that a trainer that is named is built on, and keys that no reader knows."""
@@ -61,6 +63,13 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
     if config is not None:
         return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
+    if first and evidence.outcome is not None and evidence.outcome.kind == "question":
+        own = job_fields(evidence)  # as any question is read, but for what is spelled out in keys
+        spelled = read_explicit(text, Context(Job())).fields if turn is not None else {}
+        said = {n: v for n, v in spelled.items() if own.get(n) is None and n in _SPELLED_ALONE}
+        if said:
+            evidence = read([Source("chat", text)], said)
+        return evidence, own | said
     fields = _stated(evidence, turn, first=first)
     if turn is not None:
         fields.update(read_explicit(text, Context(Job())).named)
