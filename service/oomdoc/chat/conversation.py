@@ -16,9 +16,9 @@ from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import asks_why
+from oomdoc.chat.questions import asks_why, suggests
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.undoing import target_of
+from oomdoc.chat.undoing import takes_back, target_of
 from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
@@ -109,7 +109,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     """:raises JobError: for what no run can have."""
     if not session.steps or is_pasted(text):
         return _describe(session, text)
-    turn = understand(text, session.job, context)
+    turn = _on_proposal(session, text, context) or understand(text, session.job, context)
     if turn.refused is not None:
         raise turn.refused
     unread = turn.kind in ("off-topic", "ask") and not turn.changes and not turn.topic
@@ -123,6 +123,17 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         topics = answers.of_topics(found, session.language) or (_moved(session) if why and not turn.changes else [])
         reply = replace(reply, answer=joined([*topics, own] if why else [own, *topics]))
     return session, reply
+
+
+def _on_proposal(session: Session, text: str, context: Context) -> Turn | None:
+    """The turn where it goes on from what was only asked about: "and with 4 cards?" after "would zero3 fit?"."""
+    if not session.proposed or takes_back(text):
+        return None
+    base = with_world(session.job.with_fields(session.proposed))
+    turn = understand(text, base, replace(context, job=base, proposed={}))
+    if turn.kind not in ("change", "ask") or not turn.changes:
+        return None
+    return replace(turn, changes=MappingProxyType({**session.proposed, **turn.changes}))
 
 
 def _moved(session: Session) -> list[str]:
@@ -227,7 +238,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, _ = price_of(session.job, session.language)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
-    if turn.changes:
+    if turn.changes and (suggests(text) or not asks_why(text)):
         job = with_world(session.job.with_fields(turn.changes))
         price_of(job, session.language, strict=True)
         if difference(session.job, job):

@@ -93,6 +93,8 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
         if engine in ENGINES and not has(engine, "serving.tp", serving=True):
             said.pop("tp", None)  # one process lays whole layers on the cards
         fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
+        if set(said.get("offload") or ()) > set(fields.get("offload") or ()):
+            fields["offload"] = said["offload"]
         if fields.get("framework") in _NO_TRAINER and said.get("framework"):
             fields["framework"] = said["framework"]
         if fields.get("sharding") == "fsdp" and said.get("sharding") == "fsdp2":

@@ -20,6 +20,7 @@ _ALIASES: Final = {
     "method": "lora.r",
 }
 _CLAUSE: Final = re.compile(r"(?i)[,，;；。、]|\band\b|\bthen\b")
+_CLAUSES: Final = re.compile(r"[,，;；。]|\.\s")
 _RE: Final = patterns("ellipsis")
 _FILLERS: Final = words("fillers")
 _OFF: Final = frozenset({"off", "关", "取消", "去掉"})
@@ -75,11 +76,8 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
     if len(turn) > _MAX_CHARS:
         return {}
     latest = next(iter(context.recent), None)
-    switch = _RE["switch"].fullmatch(turn.strip())
-    if latest is not None and latest.field in OFF_VALUES and switch:
-        off = OFF_VALUES[latest.field]
-        on = True if isinstance(off, bool) else latest.old
-        return {latest.field: off if (switch["en"] or switch["zh"]).lower() in _OFF else on}
+    if latest is not None and latest.field in OFF_VALUES and (found := switched(turn, context)):
+        return found
     if latest is not None and (word := _rest(turn)):
         for value, spelt in WORDS.get(latest.field, {}).items():
             if spelt.fullmatch(word):
@@ -95,6 +93,18 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
         return {"gpu": matches[-1]["n"].strip()}
     quantity = _meant(number, context, thousands=matches[-1]["n"].strip().lower().endswith("k"))
     return {quantity.field: quantity.convert(number)} if quantity else {}
+
+
+def switched(turn: str, context: Context) -> dict[str, Any]:
+    """What was switched last, where a clause of the turn is nothing but a switch: "keep it on, and length 4096"."""
+    latest = next((recent for recent in context.recent if recent.field in OFF_VALUES), None)
+    clauses = (_RE["switch"].fullmatch(clause.strip()) for clause in _CLAUSES.split(turn))
+    switch = next((found for found in clauses if found is not None), None)
+    if latest is None or switch is None:
+        return {}
+    off = OFF_VALUES[latest.field]
+    on = True if isinstance(off, bool) else latest.old
+    return {latest.field: off if (switch["en"] or switch["zh"]).lower() in _OFF else on}
 
 
 def _rest(turn: str) -> str:

@@ -53,6 +53,7 @@ _LISTS: Final = frozenset({"offload", "lora.targets"})
 _BARE: Final = frozenset({"n", "r", "mb", "bs", "zero", "seq", "rank"})
 """Names that are words as well: understood with ``=`` or before a number."""
 _SIZE_UNIT: Final = re.compile(r"\s?(?:gib|gb|g)\Z")
+_OF_LORA: Final = re.compile(r"(?i)(?<!q)\blora\s(?:of\s)?\Z")
 _PLAIN_NUMBER: Final = re.compile(r"[+-]?\d*\.?\d+(?:e[+-]?\d+)?")
 _SPACES: Final = re.compile(
     r"(?i)(?<![\w-])(?:(micro)[ -](train|batch|rollout)(?:[ -](batch))?(?:[ -](size))?|(zero)[ -](stage))"
@@ -114,7 +115,9 @@ def read_explicit(turn: str, context: Context) -> Explicit:
         elif fields:
             found.update(fields)
             named.update(fields if setting.own else {})
-            spans.append(setting.span)
+            start, end = setting.span
+            before = _OF_LORA.search(text, max(0, start - 8), start) if "lora.r" in fields else None
+            spans.append((before.start() if before else start, end))
     for_tables += _switches(text, [*spans, *(s.span for s in for_tables)], context.job)
     read, used = _by_tables(for_tables, context.job)
     return Explicit({**read, **found}, (*spans, *used), None, named)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from oomdoc.chat import questions
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
-from oomdoc.chat.reading import read_changes, without_kept
+from oomdoc.chat.reading import kept_fields, read_changes, without_kept
 from oomdoc.chat.undoing import Undo, read_undo
 from oomdoc.intake.alternatives import comparisons_in
 from oomkb.dataclass import dataclass
@@ -29,7 +29,7 @@ LONGEST_TURN: Final = 600
 
 _SCRIPT_SEAM: Final = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")
 
-_GLUED: Final = re.compile(r"(?i)(?<![\w./-])(?:rank|m?bsz?|batch|tp|pp|cp|ep|ga|seq|ctx)(?=\d)")
+_GLUED: Final = re.compile(r"(?i)(?<![\w./-])(?:rank|m?bsz?|batch|tp|pp|cp|ep|ga|seq|ctx|r(?!1\b))(?=\d)")
 """Short names with their number: "bs4 rank16"."""
 
 
@@ -53,7 +53,7 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     """Read one short turn against the session's job and what was said before."""
     # Word boundaries do not exist between Latin and Chinese characters, so a blank is put there.
     turn = _GLUED.sub(r"\g<0> ", _SCRIPT_SEAM.sub(" ", text.strip()[:LONGEST_TURN]))
-    context = context or Context(job)
+    context, kept = context or Context(job), kept_fields(turn)
     for less in (questions.without_courtesy, without_kept):
         rest = less(turn)
         if rest != turn and any(read_changes(rest, context)):
@@ -91,7 +91,7 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
                 for n, v in changes.items()
                 if n in spelled or (n.partition(".")[0] not in undo.fields and n not in undo.fields and n != "world")
             }
-        return Turn("undo", changes, undo=undo)
+        return Turn("undo", {} if undo.everything else changes, undo=replace(undo, kept=kept))
     topic = questions.topic_of(turn)
     if questions.asks_only(turn) and (changes or questions.in_domain(turn)):
         return Turn("ask", changes, topic)

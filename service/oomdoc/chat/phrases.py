@@ -155,7 +155,7 @@ def is_off(turn: str, start: int, end: int) -> bool:
         turn[end : end + 16]
     )
     return bool((before and not before["why"]) or within or taken_out) or bool(
-        _RE["off_after"].match(turn[end : end + 16])
+        _RE["off_after"].match(turn[end : end + 32])
     )
 
 

@@ -84,6 +84,11 @@ def asks_why(turn: str) -> bool:
     return bool(_RE["why"].search(turn))
 
 
+def suggests(turn: str) -> bool:
+    """Whether "why not" asks for what a change would do."""
+    return bool(_RE["why_not"].search(turn))
+
+
 def largest_asked(turn: str) -> bool:
     """Whether a limit is asked for."""
     return bool(_RE["largest"].search(turn))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.ellipsis import fill, relative
+from oomdoc.chat.ellipsis import fill, relative, switched
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import (
     FIELD_NAMES,
@@ -35,10 +35,11 @@ _MAX_PER_NODE: Final = 8
 _MODEL_PARALLEL: Final = ("tp", "pp", "cp")
 
 
-def resolve(found: dict[str, Any], context: Context, *, pure: bool = False) -> dict[str, Any]:
+def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whole: bool = False) -> dict[str, Any]:
     """The fields to set.
 
     :param pure: whether the words say that the parameters themselves are held in 16 bits.
+    :param whole: whether what they say of precision is said of everything, a server's cache too.
     """
     job = context.job
     utilization = found.pop("gpu_memory_utilization", None)
@@ -53,6 +54,10 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False) -> d
         found["serving.max_model_len"] = found["seq_len"]
     if "serving.max_model_len" in found and job.seq_len is not None and serves:
         found["seq_len"] = found["serving.max_model_len"]
+    if serves:
+        found = {
+            n: v for n, v in found.items() if n not in ("prompt_len", "completion_len")
+        }  # of a request, no setting
     _resolve_requests(found, context)
     if found.get("optimizer") == PAGED:
         eight = str(context.present("optimizer")).endswith("8bit")
@@ -61,7 +66,7 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False) -> d
         found["capacity_gib"] = None  # it was the other card's
     _resolve_method(found, job)
     found |= following(found, job)
-    _resolve_precision(found, job, pure=pure)
+    _resolve_precision(found, job, pure=pure, whole=whole)
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
     return found
@@ -85,7 +90,7 @@ def _resolve_method(found: dict[str, Any], job: Job) -> None:
         found["method"] = "lora"
 
 
-def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool) -> None:
+def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool, whole: bool) -> None:
     """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast. In full training it
     means mixed precision, unless the words say "pure"; in adapters' training the frozen base is held so.
     """
@@ -100,6 +105,8 @@ def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool) -> None:
         found.setdefault("param_dtype", None)  # mixed again, after 16-bit parameters
     if said in ("bf16", "fp16") and job.objective == "inference" and job.quant not in (None, "none"):
         found.setdefault("quant", "none")  # "back to bf16"
+        if whole and job.get("serving.kv_dtype") is not None:
+            found.setdefault("serving.kv_dtype", said)
     if said == "fp32" and job.autocast in ("bf16", "fp16"):
         found.setdefault("autocast", "none")
     if said not in ("bf16", "fp16") or "autocast" in found:
@@ -128,6 +135,12 @@ def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
             found["tp"] = degrees["tp"] = ranks = nodes * gpus  # a server takes all the cards that it gets
     elif ranks > (job.world or (job.gpus or 1) * (job.nodes or 1)):
         nodes, gpus = job.nodes or 1, job.gpus or 1
+    elif (
+        job.objective == "inference"
+        and found.keys() & {"tp"}
+        and (job.tp or 1) == (job.gpus or 1) > 1 == (job.nodes or 1)
+    ):
+        nodes, gpus = 1, ranks  # an engine that was spread over all its cards takes as many as it is spread over now
     else:
         return
     if ranks > nodes * gpus:
@@ -202,12 +215,26 @@ def read_changes(turn: str, context: Context) -> Changes:
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
-    return Changes(resolve(found or fill(turn, context), context, pure=ROWS["pure"].search(turn) is not None))
+    if found:
+        found = switched(turn, context) | found
+    return Changes(
+        resolve(
+            found or fill(turn, context),
+            context,
+            pure=ROWS["pure"].search(turn) is not None,
+            whole=_RE["everything"].search(turn) is not None,
+        )
+    )
 
 
 def without_kept(turn: str) -> str:
     """The turn without what it says of fields that stay: "don't touch the batch, just length 1024"."""
     return _without(turn, [m.span() for m in _RE["kept"].finditer(turn) if fields_named(m[0])])
+
+
+def kept_fields(turn: str) -> tuple[str, ...]:
+    """The fields of which a turn says that they stay."""
+    return tuple(name for match in _RE["kept"].finditer(turn) for name in fields_named(match[0]))
 
 
 def _listed(turn: str, found: dict[str, Any]) -> None:

@@ -23,6 +23,8 @@ class Undo:
     fields: tuple[str, ...] = ()
     said_outright: bool = True
     """Whether the words can mean nothing else: "undo", and not "never mind"."""
+    kept: tuple[str, ...] = ()
+    """Fields that stay as they are where all the rest goes back."""
 
 
 def read_undo(turn: str, *, changes: bool) -> Undo | None:
@@ -40,11 +42,17 @@ def read_undo(turn: str, *, changes: bool) -> Undo | None:
     return Undo(max(1, steps), bool(_RE["original"].search(turn)), fields_named(turn), outright)
 
 
+def takes_back(turn: str) -> bool:
+    """Whether the words turn away from what was said before: "never mind", "forget that", "go back"."""
+    return any(_RE[row].search(turn) for row in ("hard", "soft", "back"))
+
+
 def target_of(session: Session, undo: Undo) -> Job:
     """The job that an undo goes back to."""
     last = len(session.steps) - 1
     if undo.everything:
-        return session.steps[0].job
+        kept = {name: session.job.get(name) for name in undo.kept if session.job.get(name) is not None}
+        return session.steps[0].job.with_fields(kept)
     if undo.fields:
         return _without(session, undo.fields, undo.steps)
     return session.steps[max(0, last - undo.steps)].job
