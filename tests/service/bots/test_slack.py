@@ -186,7 +186,7 @@ def test_a_thread_is_a_session_on_any_replica(service: Any, log: str) -> None:
     [answer] = fake.posted
     assert answer["thread_ts"] == "1700000001.1"
     assert "seq_len = 2048" in shown(answer)
-    assert "显存峰值" in shown(answer)
+    assert "每张卡的需求" in shown(answer)
     fake.posted.clear()
     send(two, event("cutoff 2048 呢？", 3, channel="C2"))
     assert "15.77" not in shown(fake.posted[0]), "another thread knows nothing of this one"
