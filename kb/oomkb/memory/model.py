@@ -36,7 +36,7 @@ from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
 from oomkb.memory.setting import ONLINE, Setting, resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
-from oomkb.memory.states import States, states_of
+from oomkb.memory.states import States, states_of, weight_bytes
 from oomkb.memory.step import Extra, Step
 from oomkb.memory.towers import tower_bytes
 from oomkb.notes import Note, note
@@ -126,6 +126,9 @@ def estimate(
     extra = extra_memory(job, s, shape, device, shapes or {})
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes, *unstated_images(job, shape)]
+    if s.sharding == "zero3" and job.extra.get("zero3_init_flag") is False:
+        # DeepSpeed ``runtime/engine.py``: what ``zero.Init`` has not cut moves to the card whole.
+        warnings.append(note("estimate.loaded-whole", weights_bytes=weight_bytes(s, shape, float(s.held_bytes))))
     phases = _phases(job, s, shape, states, extra)
     beside = extra.host + _offloaded_activations(job, s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters

@@ -209,6 +209,12 @@ def test_frozen_layers_below_the_trained_ones_keep_nothing():
     assert kept[0] == pytest.approx(kept[1] * 4 / 32, rel=0.1)
 
 
+def test_what_zero_3_does_not_cut_while_it_loads_is_said():
+    job = {"sharding": "zero3", "world": 8, "framework": "accelerate"}
+    cut, whole = priced(**job).warnings, priced(**job, zero3_init_flag=False).warnings
+    assert [w.key for w in whole if w not in cut] == ["estimate.loaded-whole"]
+
+
 def test_zero_allocates_its_bucket_whole_whatever_is_trained():
     job = {"method": "lora", "sharding": "zero2", "world": 8, "seq_len": 64, "framework": "deepspeed"}
     own, small = priced(**job), priced(**job, buckets={"reduce_bucket_size": 1e8})
