@@ -7,7 +7,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from oomdoc.diagnosis.forms import Side
+from oomdoc.diagnosis.forms import Side, needed_of
 from oomdoc.evidence import Evidence, Span
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message
@@ -124,6 +124,14 @@ class Plan:
     def priced(self) -> bool:
         """Whether its figures mean anything: it changes the job, and the changed job was estimated."""
         return bool(self.estimate.phases) and (self.name == "spilled" or any(change.fields for change in self.changes))
+
+
+    @property
+    def needed_bytes(self) -> float:
+        """What the process cannot do without; of another share of the card, what the engine takes with it."""
+        if any("serving.gpu_memory_utilization" in change.fields for change in self.changes):
+            return self.estimate.process_bytes
+        return needed_of(self.estimate)
 
 
 @dataclass(frozen=True, slots=True)

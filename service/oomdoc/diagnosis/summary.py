@@ -7,7 +7,6 @@ from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to, held_by_engine
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
-from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
@@ -166,5 +165,5 @@ def _plan(plans: Sequence[Plan]) -> Message | None:
         if plan.priced and plan.fits_probability >= 0.5 and 0 < len(steps) <= _MAX_STEPS:
             host = plan.estimate.host_bytes
             key = "summary.plan-host" if host >= GIB else "summary.plan"
-            return say(key, changes=steps, peak_bytes=needed_of(plan.estimate), host_bytes=host)
+            return say(key, changes=steps, peak_bytes=plan.needed_bytes, host_bytes=host)
     return None

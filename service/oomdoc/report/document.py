@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import Side, needed_of
+from oomdoc.diagnosis.forms import Side
 from oomdoc.diagnosis.result import (
     Change,
     Contribution,
@@ -246,7 +246,7 @@ def plan_document(plan: Plan, language: str) -> dict[str, Any]:
         "name": plan.name,
         "changes": [change_document(c, language) for c in plan.changes],
         "peak_gib": round(plan.estimate.process_bytes / GIB, 2) if priced else None,
-        "needed_gib": round(needed_of(plan.estimate) / GIB, 2) if priced else None,
+        "needed_gib": round(plan.needed_bytes / GIB, 2) if priced else None,
         "allocated_gib": round(plan.estimate.allocated_bytes / GIB, 2) if priced else None,
         "host_gib": round(plan.estimate.host_bytes / GIB, 1) if priced else None,
         "fits_probability": round(plan.fits_probability, 3) if priced else None,
