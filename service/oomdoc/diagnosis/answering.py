@@ -75,8 +75,10 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences on a question; none where nothing is asked."""
     if put_off(view.evidence):
         return (say("answer.put-off"),)
-    if found.outlook is None and asks_why_held(view.evidence, found.job):
-        return tuple(held_by_engine(view)) or (say("answer.reserved-plain"),)
+    if asks_why_held(view.evidence, found.job):
+        held = tuple(held_by_engine(view))  # what was printed comes before what is computed
+        if held or found.outlook is None:
+            return held or (say("answer.reserved-plain"),)
     if is_planned(view.evidence) and not wants_figure(view.evidence):
         return (say("answer.no-run"),)
     if found.outlook is None:

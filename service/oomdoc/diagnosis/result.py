@@ -125,7 +125,6 @@ class Plan:
         """Whether its figures mean anything: it changes the job, and the changed job was estimated."""
         return bool(self.estimate.phases) and (self.name == "spilled" or any(change.fields for change in self.changes))
 
-
     @property
     def needed_bytes(self) -> float:
         """What the process cannot do without; of another share of the card, what the engine takes with it."""

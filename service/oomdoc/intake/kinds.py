@@ -54,7 +54,7 @@ def _told_of(text: str) -> bool:
 
 def _kind(line: Line) -> Kind:
     text = line.text[:_SEEN]
-    if not text.strip():
+    if not text.strip() or _RE["template"].fullmatch(text) is not None:
         return "blank"
     if line.logged or _RE["log"].match(text):
         return "log"
