@@ -133,15 +133,18 @@ def would(before: Priced | None, job: Job, other: Job, text: str, language: str)
     return Reply(joined(said), {}, other, after.estimate.process_bytes if after else None)
 
 
-def explained(job: Job, text: str, language: str) -> Reply:
-    """A question about the job as it stands: the part asked about, and what a question for it is answered."""
+def explained(job: Job, text: str, language: str, *, named: bool = True) -> Reply:
+    """A question about the job as it stands: the part asked about, and what a question for it is answered.
+
+    :param named: whether the values of the fields that it names are wanted.
+    """
     stands = parts.standing(job, language, text)
     priced = stands.priced
     if priced is None:
         return Reply(joined([*stands.said, *parts.asks(job, language)]), {}, job)
     parts_said = _topics(priced, text, language)
     said = [*_phases(priced, text, language), *parts_said]
-    if asked_in(text).wanted != "requests" and not questions.largest_asked(text):
+    if named and asked_in(text).wanted != "requests" and not questions.largest_asked(text):
         said += _named(priced, text, language, beside=bool(parts_said))
     return Reply(joined([*said, *stands.said, *parts.asks(job, language)]), {}, job, priced.estimate.process_bytes)
 

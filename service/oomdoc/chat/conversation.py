@@ -19,18 +19,21 @@ from oomdoc.chat.prices import price_of, with_world
 from oomdoc.chat.questions import asks_why, suggests
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import takes_back, target_of
+from oomdoc.chat.unread import unread_names, unread_numbers
 from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.comparison import compare
-from oomdoc.diagnosis.explaining import asked_topics, beside, found_topics
+from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
 from oomdoc.diagnosis.planned import careful_job
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.report.words import word
 from oomdoc.stated import following
 from oomkb.errors import JobError, OomdocError
+from oomkb.frameworks import ENGINES, supports
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.notes import note
 from oomkb.pricing import Priced
 
 
@@ -115,13 +118,16 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     unread = turn.kind in ("off-topic", "ask") and not turn.changes and not turn.topic
     if unread and (changes := edited(session, text)):
         turn = Turn("change", MappingProxyType(changes))
+    earlier = session
     session, reply = _HANDLERS[turn.kind](session, turn, text)
+    reply = _naming_the_rest(reply, turn, text, earlier, context)
     why = turn.kind == "ask" and asks_why(text)
     if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
-        found = beside(asked_topics(text, session.job))
+        found = concept_asked(text, session.job) or beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
         topics = answers.of_topics(found, session.language) or (_moved(session) if why and not turn.changes else [])
-        reply = replace(reply, answer=joined([*topics, own] if why else [own, *topics]))
+        first = why or concept_asked(text, session.job)
+        reply = replace(reply, answer=joined([*topics, own] if first else [own, *topics]))
     return session, reply
 
 
@@ -134,6 +140,22 @@ def _on_proposal(session: Session, text: str, context: Context) -> Turn | None:
     if turn.kind not in ("change", "ask") or not turn.changes:
         return None
     return replace(turn, changes=MappingProxyType({**session.proposed, **turn.changes}))
+
+
+def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, context: Context) -> Reply:
+    """The reply with what the turn says and nobody read: a number beside a change, a setting's name in any turn."""
+    if turn.kind not in ("change", "ask", "off-topic"):
+        return reply
+    known, unknown = unread_names(text, context)
+    numbers = unread_numbers(text, turn.changes, context) if turn.changes else ()
+    said = [word("chat.no-effect", session.language, names=list(known))] if known else []
+    if unknown or numbers:
+        quoted = [f"“{one}”" for one in (*numbers, *unknown)]
+        said.append(word("chat.unread", session.language, parts=quoted))
+    if not said:
+        return reply
+    first, *rest = reply.answer.split("\n")
+    return replace(reply, answer=joined([first, *said, *rest] if turn.changes else [*said, first, *rest]))
 
 
 def _moved(session: Session) -> list[str]:
@@ -204,7 +226,27 @@ def _stated(diagnosis: Diagnosis) -> Job:
     return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job
 
 
+def _check_offered(changes: Mapping[str, Any], job: Job) -> None:
+    """:raises JobError: for a way to share the states, or a format of weights, that the framework does not have."""
+    framework = changes.get("framework", job.framework)
+    sharding, quant = changes.get("sharding"), changes.get("quant")
+    if framework in _LOCAL and quant in _NOT_LOCAL:
+        why = note("job.only-gguf", framework=framework, value=quant)
+        raise JobError(f"{framework} runs GGUF files, not {quant}", where="quant", note=why)
+    ways = [way for way in _WAYS if supports(framework, "sharding", way, job.versions)]
+    near = sharding in ways or (sharding in ("fsdp", "fsdp2") and bool({"fsdp", "fsdp2"} & set(ways)))
+    if framework and framework not in ENGINES and sharding in _WAYS and ways and not near:
+        values = {"framework": framework, "value": sharding, "ways": ", ".join(ways)}
+        raise JobError(f"{framework} has no {sharding}", where="sharding", note=note("job.no-sharding", **values))
+
+
+_WAYS: Final = ("zero1", "zero2", "zero3", "fsdp", "fsdp2", "distributed-optimizer")
+_LOCAL: Final = ("ollama", "llama.cpp")
+_NOT_LOCAL: Final = frozenset({"awq-int4", "gptq-int4", "fp8"})
+
+
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
+    _check_offered(turn.changes, session.job)
     before, _ = price_of(session.job, session.language)
     job = with_world(session.job.with_fields(turn.changes))
     price_of(job, session.language, strict=True)
@@ -239,13 +281,14 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes and (suggests(text) or not asks_why(text)):
+        _check_offered(turn.changes, session.job)
         job = with_world(session.job.with_fields(turn.changes))
         price_of(job, session.language, strict=True)
         if difference(session.job, job):
             return session.proposing(turn.changes), answers.would(before, session.job, job, text, session.language)
     if turn.topic in TOPICS:
         return session, TOPICS[turn.topic](session, before, text)
-    reply = answers.explained(session.job, text, session.language)
+    reply = answers.explained(session.job, text, session.language, named=not turn.changes)
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not answers.names_part(text)
     return session, answers.not_understood(reply, session.language) if lost else reply

@@ -73,7 +73,7 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     changes, refused = read_changes(turn, context)
     if refused is not None:
         return Turn("change", refused=refused)
-    if questions.compares(turn):
+    if questions.compares(turn) and not questions.asks_why(turn):
         return Turn("compare", changes)
     if questions.chooses(turn) and not context.proposed and comparisons_in(turn):
         return Turn("ask")

@@ -6,6 +6,7 @@ from typing import Final
 
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.wording import patterns
+from oomdoc.intake.asked import asked_in
 
 _RE: Final = patterns("questions")
 _PLEASANTRIES: Final = patterns("pleasantries")
@@ -96,4 +97,6 @@ def largest_asked(turn: str) -> bool:
 
 def in_domain(turn: str) -> bool:
     """Whether a turn without any known question is oomdoc's business at all."""
-    return bool(_RE["domain"].search(turn) or topic_of(turn) or largest_asked(turn) or fields_named(turn))
+    asked = asked_in(turn)
+    named = _RE["domain"].search(turn) or topic_of(turn) or largest_asked(turn) or fields_named(turn)
+    return bool(named or asked.of_memory or asked.trains or asked.serves or asked.wanted != "fit")

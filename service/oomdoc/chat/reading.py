@@ -54,6 +54,8 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
         found["serving.max_model_len"] = found["seq_len"]
     if "serving.max_model_len" in found and job.seq_len is not None and serves:
         found["seq_len"] = found["serving.max_model_len"]
+    if found.get("framework", job.framework) in ("ollama", "llama.cpp"):
+        found |= {"quant": _BLOCKS[found["quant"]]} if found.get("quant") in _BLOCKS else {}
     if serves:
         found = {
             n: v for n, v in found.items() if n not in ("prompt_len", "completion_len")
@@ -70,6 +72,10 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
     return found
+
+
+_BLOCKS: Final = {"nf4": "q4_k_m", "int8": "q8_0"}
+"""Bits in the words of engines that run GGUF files."""
 
 
 def _resolve_requests(found: dict[str, Any], context: Context) -> None:

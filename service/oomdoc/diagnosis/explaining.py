@@ -10,7 +10,7 @@ from oomdoc.diagnosis.result import FoundTopic, Outlook
 from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import asked_of
+from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
@@ -72,6 +72,18 @@ def _names(topic: Topic, flag: str, place: int) -> bool:
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a turn of a conversation asks about."""
     return _found(topics_in(text), job, most=2)
+
+
+def concept_asked(text: str, job: Job) -> tuple[FoundTopic, ...]:
+    """The topic that answers a turn which asks why or what something is, and names no run of its own."""
+    asked = asked_in(text)
+    if not asked.why or asked.wanted not in ("fit", "share", "reserved"):
+        return ()
+    return _found(topics_in(text), job, most=1, least=_WHY)
+
+
+_WHY: Final = 0.3
+"""Probability from which a topic answers a turn that asks for a reason."""
 
 
 def _questions(evidence: Evidence) -> int:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from oomdoc.intake.listed import bare_lengths, is_near, lists_in, number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, Mention, cards_in, models_in
-from oomdoc.intake.polarity import asks_on, doubt, is_need_asked, negated
+from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
 from oomkb.lazy import compiled
 from oomkb.memory.vocabulary import VOCABULARY
 
@@ -246,10 +246,15 @@ def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     compared = {field for side in sides for field in side.fields}
     out = {}
     for field, mentions in values.items():
-        said = [m[2].fields[field] for m in mentions if not negated(text, m[0]) and _weighed(text, m[0], m[1]) is None]
+        said = [m[2].fields[field] for m in mentions if _is_said(text, m[0], m[1])]
         if field not in compared and len(said) == len(mentions) == said.count(said[0] if said else None):
             out[field] = said[0]
     return out
+
+
+def _is_said(text: str, start: int, end: int) -> bool:
+    """Whether a setting is said to be so: not denied before or behind it, and not what the question weighs."""
+    return not negated(text, start) and not denied(text, end) and _weighed(text, start, end) is None
 
 
 def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
