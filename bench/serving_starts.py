@@ -41,7 +41,7 @@ def said(document: dict) -> dict[str, float]:
         "kv_tokens": found.tokens,
         "kv_needed_gib": found.kv_needed * s.pp / GIB,
         "max_concurrency": found.kv_pool / found.kv_needed,
-        "starts": found.shortfall == 0,
+        "starts": found.kv_needed <= found.budget,
     }
 
 

@@ -21,8 +21,6 @@ from oomkb.units import GIB, MIB
 LIBRARIES_BYTES: Final = 273.0 * MIB
 """What a process holds once torch and transformers are imported; a CUDA context comes on top, and was not measured."""
 WORKER_BYTES: Final = 16.0 * MIB
-SPREAD: Final = (0.95, 1.35)
-"""Where the true figure lies, as shares of these: what a CUDA context and its pinned buffers add was not measured."""
 _STORED: Final = 2
 """Bytes of a weight in most checkpoints."""
 _SHARD: Final = 50.0 * GIB
@@ -38,11 +36,6 @@ def load_terms(weights: float, *, stored: float, cast: bool, loading: int = 1) -
     return {"weights": weights * loading if cast else 0.0, "mapped files": stored}
 
 
-def worker_bytes(workers: int, dataset: float = 0.0, *, objects: bool = False) -> float:
-    """What ``workers`` of a ``DataLoader`` hold for themselves; of Python's ``objects`` up to the whole data set."""
-    return workers * (WORKER_BYTES + (dataset if objects else 0.0))
-
-
 def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Mapping[str, Mapping[str, float]]:
     """Terms in bytes for one machine; ``offloaded``: states and buffers that lie on the host while training."""
     ranks = max(1, min(s.world, s.gpus_per_node))
@@ -55,7 +48,7 @@ def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Ma
     trainable = wanted if not s.adapters else 0.0
     shard = _SHARD if not s.transformers or s.transformers >= (5,) else _SHARD_4
     saved = trainable if s.sharding in GATHERED else min(trainable, shard)
-    running = {**libraries, "offloaded states": offloaded, "workers": worker_bytes(count) * ranks}
+    running = {**libraries, "offloaded states": offloaded, "workers": WORKER_BYTES * count * ranks}
     return {
         "load": {
             **libraries,

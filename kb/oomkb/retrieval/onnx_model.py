@@ -46,11 +46,14 @@ def supported(files: ModelFiles) -> bool:
     return has_files and fits(files.document("config.json"), files.document("1_Pooling", "config.json"))
 
 
-def exported(files: ModelFiles) -> Path:
+def exported(files: ModelFiles, *, damaged: bool = False) -> Path:
     """The folder of the model's ONNX export, made on first use or when the weights or ONNX Runtime have changed.
 
-    :raises OomdocError: when the weights do not hash to what they should.
+    :param damaged: whether the one that is there is; it is made anew.
+    :raises OomdocError: when the weights do not hash to what they should, or came with the wheel and are damaged.
     """
+    if files.is_exported and damaged:
+        raise OomdocError("the encoder is damaged", where=str(files.folder), hint="install oomdoc again")
     if files.is_exported:
         return files.folder
     import onnxruntime
@@ -58,27 +61,12 @@ def exported(files: ModelFiles) -> Path:
     root = state_dir() / "models"
     name = "".join(c if c.isalnum() else "-" for c in files.name)[-60:]
     final = root / f"{name}-ort{onnxruntime.__version__}"
-    if _current(final, files):
+    if not damaged and _current(final, files):
         return final
     with writers_lock(root):
-        if not _current(final, files):
+        if damaged or not _current(final, files):
             sha256 = files.checked_hash()
             publish_folder(final, lambda folder: _export(files, sha256, folder))
-    return final
-
-
-def remade(files: ModelFiles, damaged: Path) -> Path:
-    """The folder of a fresh export in place of a damaged one.
-
-    :raises OomdocError: for the export that came with the wheel: its weights are not here.
-    """
-    if files.is_exported:
-        raise OomdocError("the encoder is damaged", where=str(damaged), hint="install oomdoc again")
-    root = state_dir() / "models"
-    final = root / damaged.name
-    with writers_lock(root):
-        sha256 = files.checked_hash()
-        publish_folder(final, lambda folder: _export(files, sha256, folder))
     return final
 
 
@@ -164,7 +152,7 @@ class OnnxEncoder:
     def _opened(self, graph: str, weights: str) -> Any:
         """:raises OomdocError: where the files are damaged and cannot be made anew."""
         if not _whole(self._folder, (graph, weights)):
-            self._folder = remade(self._files, self._folder)
+            self._folder = exported(self._files, damaged=True)
             if not _whole(self._folder, (graph, weights)):
                 raise OomdocError("the exported model is damaged", where=str(self._folder), hint="delete its folder")
         return _session(self._folder / graph)

@@ -89,13 +89,14 @@ def export(
 
     Example: `oomdoc case export --format osv > advisories.json`
     """
-    from oomdoc.report.case_page import export_all
+    from oomdoc.report.case_page import exported
     from oomkb.records.export import json_schema
+    from oomkb.records.loader import load_cases
 
     if schema:
         print_json(json_schema())
         return
-    show(export_all(format_.value))
+    show(exported(load_cases(), format_.value))
 
 
 @app.command()

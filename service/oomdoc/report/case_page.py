@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from oomdoc.report.words import word
 from oomkb.errors import RecordError
@@ -100,40 +100,27 @@ def _affected_lines(item: Affected, language: str) -> list[str]:
 FORMATS: Final = ("json", "osv", "markdown")
 
 
-def export_case(case: Case, format_: str = "markdown", language: str = "en") -> str:
-    """One case in one of :data:`FORMATS`.
-
-    :raises RecordError: for another format, or OSV of a case without affected ranges.
-    """
-    if format_ == "markdown":
-        return case_page(case, language)
-    if format_ == "json":
-        return _json(case_document(case))
-    if format_ == "osv":
-        advisory = osv(case)
-        if advisory is None:
-            raise RecordError("names no affected range", where=case.id, hint="export it as json or markdown")
-        return _json(advisory)
-    raise RecordError(f"{format_!r} is no format", where="format", hint=f"one of {', '.join(FORMATS)}")
-
-
-def export_all(format_: str = "json", language: str = "en", cases: Iterable[Case] | None = None) -> str:
-    """All cases: a JSON list, a JSON list of OSV advisories (those with ranges), or one Markdown text.
+def exported(cases: Sequence[Case], format_: str, language: str = "en") -> str:
+    """Cases in one of :data:`FORMATS`: a JSON list, a list of OSV advisories (those with ranges), or one Markdown text.
 
     :raises RecordError: for another format.
     """
-    if cases is None:
-        from oomkb.records.loader import load_cases
-
-        cases = load_cases()
     if format_ == "markdown":
         return "\n".join(case_page(case, language) for case in cases)
-    if format_ == "json":
-        return _json([case_document(case) for case in cases])
-    if format_ == "osv":
-        return _json([advisory for case in cases if (advisory := osv(case)) is not None])
-    raise RecordError(f"{format_!r} is no format", where="format", hint=f"one of {', '.join(FORMATS)}")
+    if format_ not in FORMATS:
+        raise RecordError(f"{format_!r} is no format", where="format", hint=f"one of {', '.join(FORMATS)}")
+    made = map(case_document if format_ == "json" else osv, cases)
+    return json.dumps([one for one in made if one is not None], ensure_ascii=False, indent=2, default=str)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+def export_case(case: Case, format_: str, language: str) -> str:
+    """One case, as :func:`exported` has it.
+
+    :raises RecordError: for another format, or OSV of a case without affected ranges.
+    """
+    text = exported([case], format_, language)
+    if format_ == "markdown":
+        return text
+    if text == "[]":
+        raise RecordError("names no affected range", where=case.id, hint="export it as json or markdown")
+    return json.dumps(json.loads(text)[0], ensure_ascii=False, indent=2)

@@ -126,15 +126,13 @@ def test_a_job_without_a_model_is_refused() -> None:
 
 
 def test_the_table_before_a_run() -> None:
-    table = fits_table(
-        Job.from_document({k: v for k, v in LORA_4090.items() if k not in ("gpu", "gpus", "world")}), "RTX 4090", 7
-    )
+    table = fits_table(Job.from_document({**LORA_4090, "gpu": "RTX 4090", "gpus": 7, "world": 7}))
     assert table.fits is False
     assert table.planning.plans
     bought = {k.change.remedy: k for k in table.knobs}
     assert bought["micro-batch"].change.saves_bytes > 0
     assert all(k.peak_bytes <= table.estimate.process_bytes for k in table.knobs if k.change.saves_bytes > 0)
-    assert fits_table(Job.from_document(LORA_4090), "H200", 8).fits is True
+    assert fits_table(Job.from_document({**LORA_4090, "gpu": "H200", "gpus": 8, "world": 8})).fits is True
 
 
 @pytest.mark.parametrize("framework", ["megatron", "nemo", "deepspeed", "llama-factory", "torchtune"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from oomdoc.report.case_page import FORMATS, case_page, export_all, export_case
+from oomdoc.report.case_page import FORMATS, case_page, export_case, exported
 from oomkb.errors import RecordError
 from oomkb.records.export import case_document, osv
 from oomkb.records.loader import load_cases
@@ -21,7 +21,7 @@ def case(identifier: str):
 
 
 def test_json_holds_every_case_and_nothing_of_this_machine() -> None:
-    documents = json.loads(export_all("json"))
+    documents = json.loads(exported(load_cases(), "json"))
     assert [d["id"] for d in documents] == [c.id for c in load_cases()]
     assert all("path" not in d and "fixes" in d and d["cause"] == d["id"].split("/")[0] for d in documents)
 
@@ -31,14 +31,16 @@ def test_osv_holds_the_ranges() -> None:
     assert advisory is not None
     assert advisory["affected"][0]["package"] == {"ecosystem": "PyPI", "name": "deepspeed"}
     assert advisory["affected"][0]["ranges"][0]["events"] == [{"introduced": "0.16.0"}, {"fixed": "0.16.8"}]
-    assert len(json.loads(export_all("osv"))) == sum(any(a.ranges for a in c.affected) for c in load_cases())
+    assert len(json.loads(exported(load_cases(), "osv"))) == sum(
+        any(a.ranges for a in c.affected) for c in load_cases()
+    )
 
 
 def test_every_advisory_validates_against_the_osv_schema(root: Path) -> None:
     schema = json.loads((root / "tests/service/report/osv-1.7.schema.json").read_text(encoding="utf-8"))
     validator = jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker())
     validator.check_schema(schema)
-    advisories = json.loads(export_all("osv"))
+    advisories = json.loads(exported(load_cases(), "osv"))
     assert len(advisories) >= 10
     for advisory in advisories:
         assert not [e.message for e in validator.iter_errors(advisory)], advisory["id"]
@@ -79,7 +81,7 @@ def test_osv_of_a_case_without_versions_is_refused() -> None:
     plain = next(c for c in load_cases() if not any(a.ranges for a in c.affected))
     assert osv(plain) is None
     with pytest.raises(RecordError, match="no affected range"):
-        export_case(plain, "osv")
+        export_case(plain, "osv", "en")
 
 
 def test_markdown_in_both_languages() -> None:
@@ -111,9 +113,9 @@ def test_every_format_and_no_other() -> None:
     one = load_cases()[0]
     for name in FORMATS:
         if name != "osv":
-            assert export_case(one, name)
-        assert export_all(name, cases=[one])
+            assert export_case(one, name, "en")
+        assert exported([one], name)
     with pytest.raises(RecordError, match="no format"):
-        export_all("pdf")
+        exported([], "pdf")
     with pytest.raises(RecordError, match="no format"):
-        export_case(one, "pdf")
+        export_case(one, "pdf", "en")
