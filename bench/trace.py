@@ -14,6 +14,7 @@ import json
 import sys
 from pathlib import Path
 
+import optimizers  # noqa: F401
 from oomdoc.tracing.building import DTYPES, prepare
 from oomdoc.tracing.optimizing import make_optimizer
 from oomdoc.tracing.running import trace

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oomdoc.tracing.optimizing import OPTIMIZERS
+from oomdoc.tracing.optimizing import MAKERS
 from oomdoc.tracing.running import trace
 from oomdoc.tracing.traceable import traceable
 from oomkb.frameworks import complete
@@ -40,7 +40,7 @@ def played(job: Job) -> dict[str, Any]:
     if odd or completed.sharding not in _PLAYED or completed.grad_ckpt == "selective":
         raise ValueError(f"cannot be played: {', '.join(odd) or completed.sharding or completed.grad_ckpt}")
     document = traceable(completed).document
-    if completed.optimizer in OPTIMIZERS:
+    if completed.optimizer in MAKERS:
         document["optimizer"] = completed.optimizer
     if completed.sharding == "fsdp":
         document |= {"sharding": "fsdp", "world": completed.world}

@@ -150,6 +150,7 @@ def _tracer(row: dict[str, Any]) -> Any:
         from trace_preference import trace as preference
 
         return preference
+    import optimizers  # noqa: F401
     from oomdoc.tracing.running import trace
 
     return trace

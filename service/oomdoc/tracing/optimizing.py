@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, Final
 
 import torch
 
 from oomkb.errors import InputError, JobError
 
-_LR: Final = 1e-5
+LEARNING_RATE: Final = 1e-5
 
 
 def make_optimizer(params: Any, job: dict[str, Any]) -> Any:
@@ -20,10 +19,10 @@ def make_optimizer(params: Any, job: dict[str, Any]) -> Any:
     :raises InputError: where the package it lives in is not installed.
     """
     name = job.get("optimizer") or "adamw"
-    make = _MAKERS.get(name)
+    make = MAKERS.get(name)
     if make is None:
         raise JobError(
-            f"{name!r} cannot be traced without a GPU", where="optimizer", hint=f"one of {', '.join(OPTIMIZERS)}"
+            f"{name!r} cannot be traced without a GPU", where="optimizer", hint=f"one of {', '.join(MAKERS)}"
         )
     try:
         return make(list(params), job)
@@ -33,12 +32,14 @@ def make_optimizer(params: Any, job: dict[str, Any]) -> Any:
         ) from error
 
 
-def _flags(job: dict[str, Any]) -> dict[str, Any]:
+def flags(job: dict[str, Any]) -> dict[str, Any]:
+    """How the job has its optimizer work."""
     impl = job.get("optimizer_impl") or "foreach"
     return {"foreach": impl == "foreach", "fused": impl == "fused"}
 
 
-def _foreach(job: dict[str, Any]) -> bool:
+def foreach(job: dict[str, Any]) -> bool:
+    """Whether it takes all parameters together."""
     return (job.get("optimizer_impl") or "foreach") == "foreach"
 
 
@@ -46,91 +47,15 @@ def _adafactor(params: list[Any], job: dict[str, Any]) -> Any:
     from transformers.optimization import Adafactor
 
     make: Any = Adafactor  # as the Trainer makes it
-    return make(params, lr=_LR, relative_step=False, scale_parameter=False)
+    return make(params, lr=LEARNING_RATE, relative_step=False, scale_parameter=False)
 
 
-def _lion(params: list[Any], job: dict[str, Any]) -> Any:
-    make: Any = import_module("lion_pytorch").Lion
-    return make(params, lr=_LR, use_triton=False)
-
-
-def _bitsandbytes(name: str) -> Callable[[list[Any], dict[str, Any]], Any]:
-    """The Trainer's way: states of embeddings stay in 32 bits (``Trainer.create_optimizer``)."""
-
-    def make(params: list[Any], job: dict[str, Any]) -> Any:
-        optim: Any = import_module("bitsandbytes").optim
-        widest = max(max(p.shape) for p in params)
-        tables = [p for p in params if p.ndim == 2 and max(p.shape) == widest][:1]
-        manager = optim.GlobalOptimManager.get_instance()
-        manager.register_parameters(params)
-        if name.endswith("8bit"):
-            manager.override_config(tables, "optim_bits", 32)
-        return getattr(optim, name)(params, lr=_LR)
-
-    return make
-
-
-def _muon(params: list[Any], job: dict[str, Any]) -> Any:
-    """Matrices of the layers under Muon; embedding, head and vectors under AdamW, as its authors say."""
-    widest = max(max(p.shape) for p in params)
-    inner = [p for p in params if p.ndim == 2 and max(p.shape) != widest]
-    rest = [p for p in params if not any(p is q for q in inner)]
-    muon: Any = torch.optim.Muon
-    return _Both(muon(inner, lr=_LR), torch.optim.AdamW(rest, lr=_LR, **_flags(job)))
-
-
-def _low_rank(params: list[Any], job: dict[str, Any], make: Any, **more: Any) -> Any:
-    """Projections made anew in every step, as the first step and every 200th one do: that is when the peak is."""
-    rank = int((job.get("lora") or {}).get("r") or job.get("optimizer_rank") or 128)
-    widest = max(max(p.shape) for p in params)
-    inner = [p for p in params if p.ndim == 2 and max(p.shape) != widest]
-    rest = [p for p in params if not any(p is q for q in inner)]
-    groups = [{"params": rest}, {"params": inner, "rank": rank, "update_proj_gap": 1, "scale": 1.0, **more}]
-    return make(groups, lr=_LR)
-
-
-def _galore(params: list[Any], job: dict[str, Any]) -> Any:
-    return _low_rank(params, job, import_module("galore_torch").GaLoreAdamW, proj_type="std")
-
-
-def _apollo(params: list[Any], job: dict[str, Any]) -> Any:
-    return _low_rank(
-        params, job, import_module("apollo_torch").APOLLOAdamW, proj="random", scale_type="channel", proj_type="std"
-    )
-
-
-class _Both:
-    """Two optimizers that step one after the other."""
-
-    def __init__(self, *parts: Any) -> None:
-        self.parts = parts
-
-    def step(self) -> None:
-        """One step of each."""
-        for part in self.parts:
-            part.step()
-
-    def zero_grad(self, *, set_to_none: bool = True) -> None:
-        """Drop all gradients."""
-        for part in self.parts:
-            part.zero_grad(set_to_none=set_to_none)
-
-
-_MAKERS: Final[dict[str, Callable[[list[Any], dict[str, Any]], Any]]] = {
-    "adamw": lambda p, job: torch.optim.AdamW(p, lr=_LR, **_flags(job)),
-    "sgd": lambda p, job: torch.optim.SGD(p, lr=_LR, **_flags(job)),
-    "sgd_momentum": lambda p, job: torch.optim.SGD(p, lr=_LR, momentum=0.9, **_flags(job)),
-    "adagrad": lambda p, job: torch.optim.Adagrad(p, lr=_LR, foreach=_foreach(job)),
-    "rmsprop": lambda p, job: torch.optim.RMSprop(p, lr=_LR, foreach=_foreach(job)),
+MAKERS: Final[dict[str, Callable[[list[Any], dict[str, Any]], Any]]] = {
+    "adamw": lambda p, job: torch.optim.AdamW(p, lr=LEARNING_RATE, **flags(job)),
+    "sgd": lambda p, job: torch.optim.SGD(p, lr=LEARNING_RATE, **flags(job)),
+    "sgd_momentum": lambda p, job: torch.optim.SGD(p, lr=LEARNING_RATE, momentum=0.9, **flags(job)),
+    "adagrad": lambda p, job: torch.optim.Adagrad(p, lr=LEARNING_RATE, foreach=foreach(job)),
+    "rmsprop": lambda p, job: torch.optim.RMSprop(p, lr=LEARNING_RATE, foreach=foreach(job)),
     "adafactor": _adafactor,
-    "adafactor_torch": lambda p, job: torch.optim.Adafactor(p, lr=_LR, foreach=_foreach(job)),
-    "adamw_8bit": _bitsandbytes("AdamW8bit"),
-    "lion": _bitsandbytes("Lion32bit"),
-    "lion_8bit": _bitsandbytes("Lion8bit"),
-    "lion_pytorch": _lion,
-    "muon": _muon,
-    "galore_adamw": _galore,
-    "apollo_adamw": _apollo,
 }
-OPTIMIZERS: Final = tuple(_MAKERS)
-"""Names that :func:`make_optimizer` takes."""
+"""By the name that :func:`make_optimizer` takes."""

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from oomdoc.tracing.building import DTYPES
-from oomdoc.tracing.optimizing import OPTIMIZERS, make_optimizer
+from oomdoc.tracing.optimizing import make_optimizer
 
-__all__ = ["OPTIMIZERS", "autocast", "dpo_loss", "evaluation", "make_optimizer", "one_step", "sft_loss"]
+__all__ = ["autocast", "dpo_loss", "evaluation", "make_optimizer", "one_step", "sft_loss"]
 
 
 def autocast(job: dict[str, Any]) -> Any:
