@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from oomdoc.language_model.client import LanguageModel, Style
+    from oomdoc.language_model.client import LanguageModel
+    from oomdoc.settings import Settings
 
 
-class _Secret(Protocol):
-    def get_secret_value(self) -> str: ...
-
-
-class _Settings(Protocol):
-    llm_url: str
-    llm_model: str
-    llm_timeout: float
-    llm_style: Style
-    llm_context: int
-
-    @property
-    def llm_key(self) -> _Secret: ...
-
-
-def from_settings(settings: _Settings) -> LanguageModel | None:
+def from_settings(settings: Settings) -> LanguageModel | None:
     """The model, where one is set up."""
     if not settings.llm_url:
         return None
