@@ -156,8 +156,13 @@ def serving_bytes(
     shape: ModelShape,
     device: Device | None,
     shapes: Mapping[str, ModelShape] | None = None,
+    *,
+    length: int | None = None,
 ) -> ServingBytes:
-    """Weights, pool and activations of an engine, or of a plain ``generate`` call."""
+    """Weights, pool and activations of an engine, or of a plain ``generate`` call.
+
+    :param length: price this ``max_model_len`` instead of the job's.
+    """
     engine = engine_of(job, s)
     if engine is None:
         return _generate(job, s, shape)
@@ -165,7 +170,7 @@ def serving_bytes(
         # docs, ``serving/data_parallel_deployment``: "expert layers form a group of size DP x TP"
         s = replace(s, etp=s.etp * s.dp)
     want = job.serving
-    length = served_length(job, shape)
+    length = length or served_length(job, shape)
     kv_dtype = want.kv_dtype if want else None
     tokens, requests = _batch(job, engine, length, device)
     ahead = 0.0 if engine.first else float(tokens)
@@ -297,6 +302,31 @@ def _short(held: ServingBytes) -> tuple[Note, ...]:
         together = int(held.at_once * held.kv_pool / held.kv_needed)
         return (note("estimate.short-cache-together", count=held.at_once, together=together, **sizes),)
     return (note("estimate.short-cache", most=most, **sizes),)
+
+
+def largest_max_model_len(
+    job: Job,
+    s: Setting,
+    shape: ModelShape,
+    device: Device | None,
+    shapes: Mapping[str, ModelShape] | None = None,
+) -> int | None:
+    """The longest ``max_model_len`` with which the engine starts, in whole blocks; ``None`` where no card is known.
+
+    Where the profiling batch grows with the length (vLLM before 0.8), pool and need are weighed anew at each length.
+    """
+    found = serving_bytes(job, s, shape, device, shapes)
+    if found.largest_len is None:
+        return None
+    engine = engine_of(job, s)
+    if engine is None or not engine.first:
+        return found.largest_len // _STEP * _STEP
+    low, high = 0, max(1, (shape.dims.max_positions or 32768) // _STEP)
+    while low < high:
+        middle = (low + high + 1) // 2
+        at = serving_bytes(job, s, shape, device, shapes, length=middle * _STEP)
+        low, high = (middle, high) if at.kv_needed <= at.budget else (low, middle - 1)
+    return low * _STEP
 
 
 def start_probability(found: ServingBytes, process: float, room: float) -> float:

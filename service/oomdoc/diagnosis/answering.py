@@ -22,15 +22,14 @@ from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
-from oomdoc.messages import Message, problem_of, say
+from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
-from oomkb.errors import JobError, OomdocError
+from oomkb.errors import OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
 from oomkb.memory.host import LIBRARIES_BYTES
-from oomkb.pricing import price
 from oomkb.units import GIB
 
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
@@ -100,14 +99,9 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
 
 def _refused(found: Diagnosis) -> Message | str | None:
     """Why no run can be as it is stated, where the model is known."""
-    try:
-        price(found.job, careful=found.careful)
-    except JobError as error:
-        sized = found.job.params_b is not None or isinstance(found.job.model, str)
-        return problem_of(error) if sized else None
-    except OomdocError:
-        return None
-    return None
+    told = next((warning.values for warning in found.warnings if warning.values.get("impossible")), None)
+    sized = found.job.params_b is not None or isinstance(found.job.model, str)
+    return told["problem"] if told is not None and sized else None
 
 
 def _servers(view: View, asked: Asked) -> Iterator[Message]:

@@ -39,7 +39,7 @@ from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import asked_of
 from oomdoc.intake.digest import query_of
 from oomdoc.messages import Message, problem_of, say
-from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
+from oomkb.errors import ARITHMETIC_ERRORS, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
@@ -212,7 +212,7 @@ def _priced(job: Job, warnings: list[Message], *, careful: bool = False) -> Pric
     try:
         return price(job, careful=careful)
     except OomdocError as error:
-        warnings.append(say(_NO_PRICE, problem=problem_of(error)))
+        warnings.append(say(_NO_PRICE, problem=problem_of(error), impossible=isinstance(error, JobError)))
     except ARITHMETIC_ERRORS as error:
         warnings.append(say(_NO_PRICE, problem=_problem(error)))
     return None

@@ -20,12 +20,12 @@ from oomdoc.diagnosis.observed import (
     implied_length,
     likelihood,
     observed_in,
-    trained_before,
     until_failure,
     went_well,
 )
 from oomdoc.diagnosis.planning.subsets import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
+from oomdoc.diagnosis.view import trained_beyond
 from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
@@ -109,19 +109,15 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
 
 def _trained_though_too_large(evidence: Evidence, priced: Priced) -> Conflict | None:
     """That states which the card cannot hold contradict the steps that were trained: they are split, or smaller."""
-    estimate, job = priced.estimate, priced.job
-    states = estimate.phases["save"].total_bytes if "save" in estimate.phases else 0.0
+    job, capacity = priced.job, priced.estimate.capacity_bytes
     open_ = job.sharding in (None, "none", "ddp") or "sharding" in job.assumed
-    if not estimate.capacity_bytes or states <= _OVER * estimate.capacity_bytes or not open_:
+    if not open_ or not capacity or job.objective == "inference" or job.offload:
         return None
-    if job.objective == "inference" or job.offload or not trained_before(evidence):
+    states = trained_beyond(evidence, priced.estimate, capacity)
+    if states is None:
         return None
-    why = say("inferred.trained", states_bytes=states, capacity_bytes=estimate.capacity_bytes)
-    return Conflict("", round(states / GIB, 2), round(estimate.capacity_bytes / GIB, 2), why)
-
-
-_OVER: Final = 1.02
-"""How far states must exceed a card before steps that went well contradict them."""
+    why = say("inferred.trained", states_bytes=states, capacity_bytes=capacity)
+    return Conflict("", round(states / GIB, 2), round(capacity / GIB, 2), why)
 
 
 def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:

@@ -15,10 +15,9 @@ from oomdoc.diagnosis import engine_accounts, state_accounts
 from oomdoc.diagnosis.accounts import TUNES, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
-from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
-from oomdoc.diagnosis.view import View, ranks_on_one_gpu
+from oomdoc.diagnosis.view import View, ranks_on_one_gpu, trained_beyond
 from oomkb.catalog.diffusion import pipeline
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
@@ -104,8 +103,8 @@ def _disproved(view: View) -> Iterator[str]:
             yield "host-ram"  # pinned host memory is refused without a word on the card
     if printed == "host":
         yield from _OF_THE_CARD
-    capacity = view.bytes_of("capacity")
-    if capacity and not view.serving and (view.state_bytes or 0.0) > capacity and trained_before(view.evidence):
+    estimate = None if view.serving else view.estimate
+    if estimate is not None and trained_beyond(view.evidence, estimate, view.bytes_of("capacity")) is not None:
         yield from ("model-states", "optimizer-init", "weights-load")
     said_free = any(statement.name == "much-memory-free" for statement in view.evidence.statements)
     if printed in ("device", "engine") and not with_room and not said_free:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.cases import Vote
+from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
@@ -202,14 +203,28 @@ class View:
     @cached_property
     def state_bytes(self) -> float | None:
         """Predicted weights, gradients and optimizer states that one GPU holds at once; no temporaries of the step."""
-        if self.estimate is None:
-            return None
-        phases = self.estimate.phases
-        steps = (phases["optimizer-step"],) if "optimizer-step" in phases else phases.values()
-        return max(sum(phase.terms_bytes.get(name, 0.0) for name in _STATES) for phase in steps)
+        return None if self.estimate is None else states_of(self.estimate)
 
 
 _STATES: Final = ("weights", "adapters", "gradients", "fp32 masters", "optimizer states")
+
+
+def states_of(estimate: Estimate) -> float:
+    """Weights, gradients and optimizer states that one GPU holds at once, in bytes."""
+    phases = estimate.phases
+    steps = (phases["optimizer-step"],) if "optimizer-step" in phases else phases.values()
+    return max(sum(phase.terms_bytes.get(name, 0.0) for name in _STATES) for phase in steps)
+
+
+def trained_beyond(evidence: Evidence, estimate: Estimate, capacity_bytes: float | None) -> float | None:
+    """States in bytes that the card cannot hold although steps went well: they are otherwise than the estimate has them."""
+    states = states_of(estimate)
+    over = bool(capacity_bytes) and states > _OVER * (capacity_bytes or 0.0)
+    return states if over and trained_before(evidence) else None
+
+
+_OVER: Final = 1.02
+"""How far states must exceed a card before steps that went well contradict them."""
 
 
 def owner_of(term: str) -> str | None:

@@ -12,7 +12,7 @@ import pytest
 from oomkb.frameworks import complete
 from oomkb.memory.engines import engine_of, outside_bytes, static_share
 from oomkb.memory.job import Job
-from oomkb.memory.serving import serving_bytes
+from oomkb.memory.serving import largest_max_model_len, serving_bytes
 from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.pricing import device_of, price, shape_of
@@ -85,8 +85,9 @@ def test_the_largest_length_starts_and_the_next_block_does_not():
         "serving": {"max_model_len": 131072, "gpu_memory_utilization": 0.9},
     }  # fmt: skip
     priced = price(Job.from_document(base))
-    length = priced.estimate.served.largest_length // 16 * 16
+    length = largest_max_model_len(priced.job, resolve_setting(priced.job, priced.shape), priced.shape, priced.device)
     assert 8192 < length < 131072
+    assert priced.estimate.served.largest_length // 16 * 16 == length
     for tokens, starts in ((length, True), (length + 16, False)):
         again = price(Job.from_document({**base, "serving": {**base["serving"], "max_model_len": tokens}})).estimate
         assert again.served.starts is starts
