@@ -217,7 +217,7 @@ def states_of(estimate: Estimate) -> float:
 
 
 def trained_beyond(evidence: Evidence, estimate: Estimate, capacity_bytes: float | None) -> float | None:
-    """States in bytes that the card cannot hold although steps went well: they are otherwise than the estimate has them."""
+    """Bytes of states beyond the card although steps went well: they are otherwise than the estimate has them."""
     states = states_of(estimate)
     over = bool(capacity_bytes) and states > _OVER * (capacity_bytes or 0.0)
     return states if over and trained_before(evidence) else None
