@@ -102,31 +102,6 @@ def likenesses(text: str, english: str) -> tuple[KnownThread, ...]:
     return shipped().like(marks(text, english))
 
 
-def table_of(threads: Sequence[tuple[str, str, Sequence[str], Mapping[str, int]]]) -> Threads:
-    """The table of threads, each its link, its cause, its other causes and how often it holds which mark."""
-    import numpy as np
-
-    holding = Counter(mark for *_, counts in threads for mark in counts)
-    known = {mark: number for number, mark in enumerate(sorted(holding))}
-    rarity = np.array([math.log((1 + len(threads)) / (1 + holding[mark])) for mark in known], dtype=np.float32)
-    entries: list[list[tuple[int, float]]] = [[] for _ in known]
-    for row, (*_, counts) in enumerate(threads):
-        weighed = {known[mark]: (1 + math.log(count)) * float(rarity[known[mark]]) for mark, count in counts.items()}
-        length = math.sqrt(sum(weight * weight for weight in weighed.values())) or 1.0
-        for column, weight in weighed.items():
-            entries[column].append((row, weight / length))
-    return Threads(
-        urls=[url for url, *_ in threads],
-        causes=[cause for _, cause, *_ in threads],
-        also=[",".join(also) for *_, also, _ in threads],
-        marks=known,
-        rarity=rarity,
-        starts=np.cumsum([0, *(len(of_mark) for of_mark in entries)]).astype(np.int32),
-        holders=np.array([row for of_mark in entries for row, _ in of_mark], dtype=np.int32),
-        weights=np.array([weight for of_mark in entries for _, weight in of_mark], dtype=np.float32),
-    )
-
-
 @lru_cache(maxsize=1)
 def shipped() -> Threads:
     """The table that comes with the package."""

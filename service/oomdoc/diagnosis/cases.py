@@ -78,11 +78,11 @@ def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case])
     return Look(index, look(index, text, context or {}, beginning=True))
 
 
-def find_cases(text: str, *, top: int = 5, context: Mapping[str, Any] | None = None) -> tuple[MatchedCase, ...]:
-    """The known cases that look like ``text``; ``context`` holds facts whose agreement counts."""
+def find_cases(text: str, *, top: int = 5) -> tuple[MatchedCase, ...]:
+    """The known cases that look like ``text``."""
     from oomkb.retrieval.search import search
 
-    return tuple(_matched(match) for match in search(text, top=top, context=context))
+    return tuple(_matched(match) for match in search(text, top=top))
 
 
 def _matched(match: Match) -> MatchedCase:

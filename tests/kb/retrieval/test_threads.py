@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from bench.known_threads import table_of
 
 from oomkb.records.taxonomy import CAUSES
-from oomkb.retrieval.threads import likenesses, marks, shipped, table_of
+from oomkb.retrieval.threads import likenesses, marks, shipped
 
 ONE = "trainer saves a checkpoint of llama 13b, tried to allocate 986.00 mib, 23.64 gib total, zero stage 2"
 TWO = "vllm serves qwen with tensor parallel 4 and dies while profiling, 47.53 gib total, gpu_memory_utilization 0.95"
