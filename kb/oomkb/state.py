@@ -40,8 +40,7 @@ def state_dir() -> Path:
 def lasting_dir() -> Path:
     """Where what cannot be built again is kept, readable by its user alone: ``$OOMDOC_STATE``, or the state folder.
 
-    That is ``$XDG_STATE_HOME/oomdoc``, by default ``~/.local/state/oomdoc``. A database that an earlier version left in
-    the cache folder moves there.
+    That is ``$XDG_STATE_HOME/oomdoc``, by default ``~/.local/state/oomdoc``.
 
     :raises OomdocError: where a folder that was asked for by name cannot be written.
     """
@@ -54,12 +53,6 @@ def lasting_dir() -> Path:
         folder.chmod(0o700)
     except OSError:
         return _private_temporary()
-    before = state_dir()
-    for ending in ("-wal", "-shm", ""):
-        old, new = before / f"oomdoc.db{ending}", folder / f"oomdoc.db{ending}"
-        if old.exists() and not new.exists():
-            with contextlib.suppress(OSError):
-                shutil.move(old, new)
     return folder
 
 
