@@ -24,6 +24,7 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
 if TYPE_CHECKING:
+    from oomdoc.evidence import Evidence
     from oomdoc.report.report import Report
 
 _NAMES: Final = patterns("largest")
@@ -45,6 +46,7 @@ _SURE: Final = 0.7
 """Probability of a cause below which a turn that states next to nothing is answered with questions."""
 _FIGURE: Final = re.compile(r"(?<![\d.])\d{1,4}\.\d{1,2}(?![\d.])")
 _SENTENCE: Final = re.compile(r"\n|(?<=\.)\s|(?<=。)")
+_OF_PHASE: Final = re.compile(r"(?i)\bpeak\b|\b(?:for|back)ward\b|峰值|[前反]向")
 _ALWAYS_NAMED: Final = frozenset({"gpu", "gpus", "model", "method", "objective", "nodes"})
 """Fields whose words stand in most questions."""
 
@@ -58,8 +60,8 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
     stands = parts.standing(diagnosis.job, language, plans=False)
     if _is_vague(report, stands.priced):
         said = [word("chat.tell-more", language)]
-    elif diagnosis.verdict == "no-failure" and not diagnosis.outlook and stands.said:
-        said = [*stands.said]  # nothing is asked, and nothing failed: how the run stands
+    elif stands.said and not diagnosis.outlook and not tells_of_failure(diagnosis.evidence):
+        said = [*parts.standing(job, language).said]  # nothing is asked, and nothing failed: how the run stands
     else:
         said = [render(message, language) for message in diagnosis.summary]
         if diagnosis.verdict != "no-failure":
@@ -72,6 +74,14 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
             asked.append(word("chat.question", language, fact=question["fact"], why=question["why"]))
     peak = diagnosis.estimate.process_bytes if diagnosis.estimate is not None else None
     return Reply(joined(said + asked), changes, job, peak, tuple(questions_), document)
+
+
+def tells_of_failure(evidence: Evidence) -> bool:
+    """Whether something ran and failed."""
+    return bool(evidence.failures) or (evidence.outcome is not None and evidence.outcome.kind not in _GOES_ON)
+
+
+_GOES_ON: Final = ("question", "healthy")
 
 
 def _is_vague(report: Report, priced: Priced | None) -> bool:
@@ -191,7 +201,7 @@ def quoted(session: Session, text: str) -> str:
 
 def names_part(text: str) -> bool:
     """Whether a question is about a part of the memory."""
-    return any(pattern.search(text) for pattern in _TOPICS.values())
+    return bool(_OF_PHASE.search(text)) or any(pattern.search(text) for pattern in _TOPICS.values())
 
 
 def saved(steps: Sequence[tuple[Mapping[str, Any], Priced, Priced]], language: str) -> list[str]:

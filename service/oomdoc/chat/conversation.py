@@ -126,7 +126,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         found = concept_asked(text, session.job) or beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
         topics = answers.of_topics(found, session.language) or (_moved(session) if why and not turn.changes else [])
-        first = why or concept_asked(text, session.job)
+        first = (why or concept_asked(text, session.job)) and not answers.names_part(text)
         reply = replace(reply, answer=joined([*topics, own] if first else [own, *topics]))
     return session, reply
 

@@ -56,6 +56,12 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
         found["seq_len"] = found["serving.max_model_len"]
     if found.get("framework", job.framework) in ("ollama", "llama.cpp"):
         found |= {"quant": _BLOCKS[found["quant"]]} if found.get("quant") in _BLOCKS else {}
+    if (
+        serves
+        and found.get("serving.kv_dtype") == "int8"
+        and found.get("framework", job.framework) in ("vllm", "sglang")
+    ):
+        found["serving.kv_dtype"] = "fp8"  # the eight bits that their cache has
     if serves:
         found = {
             n: v for n, v in found.items() if n not in ("prompt_len", "completion_len")
@@ -137,7 +143,7 @@ def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
         if ranks > nodes * gpus and not named:
             _lower(found, degrees, nodes * gpus)
             ranks = 1
-        elif job.objective == "inference" and not named and 1 < ranks == degrees["tp"] == (job.world or job.gpus):
+        elif job.objective == "inference" and not named and ranks == degrees["tp"] == (job.world or job.gpus or 1):
             found["tp"] = degrees["tp"] = ranks = nodes * gpus  # a server takes all the cards that it gets
     elif ranks > (job.world or (job.gpus or 1) * (job.nodes or 1)):
         nodes, gpus = job.nodes or 1, job.gpus or 1

@@ -299,17 +299,20 @@ def _weighed(text: str, start: int, end: int) -> int | None:
     return min([*away, behind.end() - end] if behind else away, default=None)
 
 
+def of_cache(text: str, start: int, end: int) -> bool:
+    """Whether a format is said of the cache and not of the weights."""
+    around = f"{_PAUSE.split(text[:start])[-1][-_NEAR:]} {_PAUSE.split(text[end:])[0][:_NEAR]}"
+    return ROWS["of_cache"].search(around) is not None
+
+
 def _worded(text: str) -> dict[str, list[Mention]]:
     """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
     by_field: dict[str, list[Mention]] = {}
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
-            around = (
-                f"{_PAUSE.split(text[: match.start()])[-1][-_NEAR:]} {_PAUSE.split(text[match.end() :])[0][:_NEAR]}"
-            )
-            of_cache = field == "quant" and ROWS["of_cache"].search(around) is not None
-            fields = {"serving.kv_dtype": _CACHED.get(value, value)} if of_cache else {field: value}
+            cached = field == "quant" and of_cache(text, *match.span())
+            fields = {"serving.kv_dtype": _CACHED.get(value, value)} if cached else {field: value}
             mentions = by_field.setdefault(next(iter(fields)), [])
             mentions.append((*match.span(), Alternative(match[0], fields)))
             other = ROWS["other_stage"].match(text, match.end()) if value.startswith("zero") else None

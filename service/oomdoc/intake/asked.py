@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, settings_in
+from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, of_cache, settings_in
 from oomdoc.intake.listed import number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
@@ -143,7 +143,7 @@ def _format(text: str) -> str | None:
     places = {
         name.partition(":")[0]: found.start()
         for name, pattern in ROWS.group("format").items()
-        if (found := pattern.search(text)) is not None
+        if (found := next((m for m in pattern.finditer(text) if not of_cache(text, *m.span())), None)) is not None
     }
     if not places:
         return None
