@@ -121,7 +121,9 @@ def weights_alone(view: View) -> Iterator[Account]:
         return
     if not view.serving and view.phase != "load":
         return  # of what is trained the weights are a part
-    cards = 1 if view.is_stated("tp") else 1 + failure.signal.data.get("device", 0)  # those that are seen to take part
+    # Those that are seen to take part: each rank that trains holds its own copy.
+    own = view.is_stated("tp") or (not view.serving and (view.ranks or 1) > 1)
+    cards = 1 if own else 1 + failure.signal.data.get("device", 0)
     if view.stated("model") is not None and view.weight_bytes > cards * capacity and not view.job.offload:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
         yield from account_of(view, "weights-load", "weights-alone", sizes)

@@ -182,7 +182,7 @@ def _shown(value: Any) -> str:
 def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant]]:
     """Cause, remedy and an instruction for each setting that answers the most probable cause."""
     cause = context.causes[0] if context.causes else ""
-    filled, said = complete(job), 0
+    filled, said, smaller = complete(job), 0, False
     by_name = {r.name: r for r in REMEDIES}
     for name in ANSWERS.get(cause, ()):
         options = [v for v in variants_on(by_name[name], filled, context) if v.fields]
@@ -190,9 +190,11 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         options = [
             v for v in options if not (name in ("micro-batch", "seq-len") and set(v.fields) & set(filled.assumed))
         ]
+        if smaller and name in ("seq-len", "completion-len"):
+            continue  # what is trained on stays whole where fewer samples at once may do
         if not options or said >= _MAX_OPTIONS or (name == "optimizer-8bit" and is_lora(filled)):
             continue  # adapters have next to no optimizer states
-        said += 1
+        said, smaller = said + 1, smaller or name == "micro-batch"
         field, value = next(iter(options[-1 if name in ("micro-batch", "zero") else 0].fields.items()))
         if cause == "weights-load" and (field, value) in (("sharding", "zero1"), ("sharding", "zero2")):
             continue  # the weights stay whole
