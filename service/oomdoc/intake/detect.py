@@ -17,7 +17,9 @@ _I: Final = re.IGNORECASE | re.ASCII
 # (canonical name, what only it writes, what merely names it). The first kind weighs more.
 _RE: Final = patterns(__file__)
 _NAMED: Final = _RE.group("named")
-_SIEVE: Final = Sieve(((sure, _NAMED[name]), (name, sure, _NAMED[name])) for name, sure in _RE.group("sure").items())
+_SIEVE: Final = Sieve(
+    ((*sure.literals, *_NAMED[name].literals), (name, sure, _NAMED[name])) for name, sure in _RE.group("sure").items()
+)
 _BASES: Final = {"transformers": 0.3, "deepspeed": 0.3, "trl": 0.8, "vllm": 0.9}
 """Libraries that others are built on: their frames show in everybody's tracebacks."""
 _ALONE, _AMONG_OTHERS = 0.8, 0.9
@@ -30,7 +32,7 @@ def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
     :param words: the vocabulary of the lines, or of more than them.
     """
     score: Counter[str] = Counter()
-    for line, marks in _SIEVE.over(lines[:20000], words):
+    for _, line, marks in _SIEVE.over(lines[:20000], words):
         if "not installed" in line.raw:
             continue
         for name, sure, named in marks:

@@ -46,14 +46,14 @@ _BARE_MAJOR: Final = frozenset({"transformers", "trl", "vllm"})
 _TAGS: Final = {"vllm-openai": "vllm"}
 
 
-_SIEVE: Final = Sieve(((one,), one) for one in (_PAIR, _TAGGED, _BANNER))
+_SIEVE: Final = Sieve((one.literals, one) for one in (_PAIR, _TAGGED, _BANNER))
 
 
 def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[str, Line]]:
     """Library -> (version, line). The first mention counts, unless a later one says that it is the failing one."""
     out: dict[str, tuple[str, Line]] = {}
     doubtful: set[str] = set()
-    for line, tried in _SIEVE.over(lines, words):
+    for _, line, tried in _SIEVE.over(lines, words):
         text = line.text if len(line.text) < 2000 else line.text[:2000]
         for found in _PAIR.finditer(text) if _PAIR in tried else ():
             name = _package(found["name"])

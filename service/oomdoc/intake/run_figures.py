@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -16,7 +17,7 @@ from oomdoc.evidence import Fact, Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.sieve import Vocabulary, candidates
+from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 _RE: Final = patterns(__file__)
 _BANNER: Final = _RE.sieved("banner")
@@ -44,15 +45,11 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     yield from _batches(lines, words)
     yield from _processes(lines, words)
     yield from _ranks(lines, words)
-    for line in candidates(_ZERO, lines, words):
-        if (found := _ZERO.search(line.raw)) is not None:
-            yield Fact("zero_stage", int(found["n"]), line.span(found.start() + 1), "log", _CERTAIN)
-            break
-    for line in candidates(_STEP, lines, words):
-        if (found := _STEP.search(line.raw)) is not None:
-            name = next(value for word, value in _STEPS if word in found[0])
-            yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
-            break
+    for line, found in islice(found_in(_ZERO, lines, words), 1):
+        yield Fact("zero_stage", int(found["n"]), line.span(found.start() + 1), "log", _CERTAIN)
+    for line, found in islice(found_in(_STEP, lines, words), 1):
+        name = next(value for word, value in _STEPS if word in found[0])
+        yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
     yield from _host(lines, words)
 
 
@@ -84,9 +81,8 @@ def _host_gib(found: re.Match[str]) -> float:
 
 def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """All processes, where they are counted. What a launcher starts on one machine is read with its command."""
-    for line in candidates(_PROCESSES, lines, words):
-        found = _PROCESSES.search(line.raw)
-        if found is not None and 0 < int(found["n"]) <= 65536:
+    for line, found in found_in(_PROCESSES, lines, words):
+        if 0 < int(found["n"]) <= 65536:
             yield Fact("world", int(found["n"]), line.span(found.start() + 1), "log", _LIKELY)
             return
 
@@ -94,10 +90,7 @@ def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def _batches(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """The banner's batches; the total over the other two is the number of processes."""
     sizes: dict[str, int] = {}
-    for line in candidates(_BANNER, lines, words):
-        found = _BANNER.search(line.raw)
-        if found is None:
-            continue
+    for line, found in found_in(_BANNER, lines, words):
         name = "micro" if found["micro"] else "accum" if found["accum"] else "total"
         size = int(found["a"] or found["b"] or found["c"])
         if size <= 0 or name in sizes:
@@ -114,9 +107,8 @@ def _batches(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def _ranks(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """As many processes as the highest rank that speaks needs, in the usual sizes of a machine."""
     highest, place = 0, None
-    for line in candidates(_RANK, lines, words):
-        found = _RANK.search(line.raw)
-        if found is not None and int(found["n"]) > highest:
+    for line, found in found_in(_RANK, lines, words):
+        if int(found["n"]) > highest:
             highest, place = int(found["n"]), line.span(found.start() + 1)
     if place is not None and highest < 4096:
         yield Fact("world", 1 << highest.bit_length(), place, "log", _AT_LEAST)
@@ -125,10 +117,7 @@ def _ranks(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     """``memory-printed``: what a run says it held at a step, in bytes; the largest of each kind."""
     largest: dict[str, Signal] = {}
-    for line in list(candidates(_PRINTED, lines, words))[:_MAX_POINTS]:
-        found = _PRINTED.search(line.raw)
-        if found is None:
-            continue
+    for line, found in islice(found_in(_PRINTED, lines, words), _MAX_POINTS):
         kind, text = next((name, value) for name, value in found.groupdict().items() if value)
         figure = "reserved_bytes" if kind in _RESERVED else "allocated_bytes"
         size = round(float(text) * _GIB)

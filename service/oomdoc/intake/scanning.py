@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import islice
+from typing import Final
 
 from oomdoc.evidence import Failure
 from oomdoc.intake.lines import Line
 from oomdoc.intake.logs import PARSERS
 from oomdoc.intake.logs.base import Parser, Reading, Window
-from oomdoc.intake.sieve import Vocabulary
+from oomdoc.intake.sieve import Sieve, Vocabulary
 
 _MAX_TRIES = 600
 """Lines per family that are read: the first ones say what happened; growth needs some, not thousands."""
@@ -25,13 +25,7 @@ Found = tuple[int, Parser, Reading]
 """Line index, parser, what it read there."""
 
 
-@cache
-def _by_trigger() -> dict[str, tuple[Parser, ...]]:
-    table: dict[str, tuple[Parser, ...]] = {}
-    for parser in PARSERS:
-        for word in parser.triggers:
-            table[word] = (*table.get(word, ()), parser)
-    return table
+_SIEVE: Final = Sieve((parser.triggers, parser) for parser in PARSERS)
 
 
 def _rank(parser: Parser) -> tuple[int, str]:
@@ -43,16 +37,9 @@ def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
 
     :param words: the vocabulary of the lines: only triggers that it holds are looked for.
     """
-    table = _by_trigger()
-    present = [word for word in table if words.may_hold(word)]
-    if not present:
-        return
     scanner = _Scanner(lines)
-    for index, line in enumerate(lines):
-        low = line.low if line.text is line.raw else line.text.lower()
-        held = [word for word in present if word in low]
-        if held and not (len(held) == 1 and scanner.puts_off(index, table[held[0]])):
-            yield from scanner.at(index, {parser.name: parser for word in held for parser in table[word]})
+    for index, _, parsers in _SIEVE.over(lines, words):
+        yield from scanner.at(index, parsers)
     yield from scanner.repeated()
 
 
@@ -65,26 +52,20 @@ class _Scanner:
         self.read: dict[str, int] = {}
         self.put_off: dict[str, tuple[Parser, deque[int]]] = {}
 
-    def puts_off(self, index: int, parsers: tuple[Parser, ...]) -> bool:
-        """Whether the line is kept for later: it is of one family, which repeats and was read before."""
-        parser = parsers[0]
-        if len(parsers) > 1 or not parser.repeats or self.read.get(parser.name, 0) < _FIRST_OF_MANY:
-            return False
-        self.put_off.setdefault(parser.name, (parser, deque(maxlen=_REACH)))[1].append(index)
-        return True
-
-    def at(self, index: int, chosen: Mapping[str, Parser]) -> Iterator[Found]:
-        """What the chosen parsers read at a line."""
-        if len(chosen) == 1 and self.puts_off(index, tuple(chosen.values())):
+    def at(self, index: int, chosen: Sequence[Parser]) -> Iterator[Found]:
+        """What the chosen parsers read at a line; one that is of a family which repeats and was read is put off."""
+        parser = chosen[0]
+        if len(chosen) == 1 and parser.repeats and self.read.get(parser.name, 0) >= _FIRST_OF_MANY:
+            self.put_off.setdefault(parser.name, (parser, deque(maxlen=_REACH)))[1].append(index)
             return
         found = list(self._parsed(index, chosen))
         if any(reading.failures for _, _, reading in found):
             yield from self.repeated()
         yield from found
 
-    def _parsed(self, index: int, chosen: Mapping[str, Parser]) -> Iterator[Found]:
+    def _parsed(self, index: int, chosen: Sequence[Parser]) -> Iterator[Found]:
         window, failed = Window(self.lines, index), False
-        for parser in sorted(chosen.values(), key=_rank):
+        for parser in sorted(chosen, key=_rank):
             if self.tried.get(parser.name, 0) >= _MAX_TRIES:
                 continue
             self.tried[parser.name] = self.tried.get(parser.name, 0) + 1

@@ -17,6 +17,7 @@ from typing import IO, Final, cast
 
 from oomdoc.evidence import Source
 from oomdoc.hook_report import CAPTURE_SCHEMA, report_text
+from oomdoc.intake.detect import check_text
 from oomdoc.intake.long_texts import telling
 from oomdoc.isolation import run_isolated
 from oomkb.errors import InputError
@@ -107,8 +108,11 @@ def load_source(path: str | Path, progress: Progress | None = None, *, limit_byt
         raise InputError("no such file", where=str(file), hint="check the path; a question goes in quotes") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"cannot be read: {error}", where=str(file), hint="is it complete and unpacked?") from error
-    _refuse_binary(text, str(file))
-    return _report_of_hook(str(path), text) or Source(str(path), text.decode("utf-8", errors="replace"))
+    if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError("this is UTF-16", where=str(file), hint="save it as UTF-8")
+    plain = text.decode("utf-8", errors="replace")
+    check_text(plain, str(file))
+    return _report_of_hook(str(path), text) or Source(str(path), plain)
 
 
 def _report_of_hook(name: str, text: bytes) -> Source | None:
@@ -243,20 +247,3 @@ def _joined(kept: _Kept, tail: bytes, size: int) -> bytes:
     tail = tail[kept.end - begin :] if kept.end > begin else tail[tail.find(b"\n") + 1 :]
     parts.append(tail)
     return b"\n".join(part.rstrip(b"\n") for part in parts if part)
-
-
-def _refuse_binary(data: bytes, where: str) -> None:
-    head = data[:65536]
-    if head[:3] in (b"\xff\xfe", b"\xfe\xff"):
-        raise InputError("this is UTF-16", where=where, hint="save it as UTF-8")
-    odd = (
-        head.count(0)
-        + sum(head.count(bytes([b])) for b in range(1, 9))
-        + sum(head.count(bytes([b])) for b in range(14, 27))
-    )
-    if head and odd > 0.05 * len(head):
-        raise InputError(
-            "this is not text",
-            where=where,
-            hint="give a log, a config or what you would paste; .gz and .zst are unpacked",
-        )

@@ -17,7 +17,7 @@ from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import negated
-from oomdoc.intake.sieve import Vocabulary, candidates
+from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import canonical
 
@@ -51,12 +51,11 @@ def named_trainer(
     """
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")][:_MAX_LINES]
     online = next((hit for line in candidates(_ONLINE, said, words) if (hit := _online(line))), None)
-    if online is None or any(_SERVED.search(line.raw) for line in candidates(_SERVED, said, words)):
+    if online is None or any(found_in(_SERVED, said, words)):
         return None
-    shared = next((x.span() for x in candidates(_COLOCATED, said, words) if _COLOCATED.search(x.raw)), None)
-    for line in candidates(_NAMED, said, words):
-        found = _NAMED.search(line.raw)
-        if found is None or _RE["listed"].match(line.raw) or negated(line.raw, found.start()):
+    shared = next((line.span() for line, _ in found_in(_COLOCATED, said, words)), None)
+    for line, found in found_in(_NAMED, said, words):
+        if _RE["listed"].match(line.raw) or negated(line.raw, found.start()):
             continue
         word = found[0].lower()
         name = "trl" if word.endswith("trainer") else canonical({"easyr1": "verl"}.get(word, word))

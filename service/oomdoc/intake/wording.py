@@ -14,7 +14,7 @@ from oomdoc.intake.prose.hardware import read_hardware, shows_several
 from oomdoc.intake.prose.models import read_called, read_models
 from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
-from oomdoc.intake.sieve import Vocabulary, candidates
+from oomdoc.intake.sieve import Vocabulary, found_in
 
 _RE: Final = patterns(__file__)
 _FIRST: Final = _RE.sieved("first")
@@ -120,6 +120,6 @@ def _implied_count(
     if (tp := split["tp"]) is not None and (tp.value > 1 or _serves(facts)):
         yield Fact("gpu_count", tp.value * (split["pp"].value if split["pp"] else 1), tp.span, "prose", 0.5)
         return
-    first = next((line for line in candidates(_FIRST, lines, words) if _FIRST.search(line.raw)), None)
+    first = next((line for line, _ in found_in(_FIRST, lines, words)), None)
     if first is not None and not shows_several(varied, words):
         yield Fact("gpu_count", 1, first.span(), "log", 0.5)

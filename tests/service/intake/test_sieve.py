@@ -64,15 +64,15 @@ def test_every_match_holds_a_literal(data):
     assert expression.may_match(line.low)
     words = Vocabulary([line.low])
     assert list(candidates(expression, [line], words)) == [line]
-    assert list(Sieve([((expression,), "row")]).over([line], words)) == [(line, ["row"])]
+    assert list(Sieve([(expression.literals, "row")]).over([line], words)) == [(0, line, ["row"])]
 
 
 def test_a_sieve_keeps_the_order_and_leaves_out_what_cannot_match():
     rows = [("b", Expression("banana")), ("always", Expression(r"\d")), ("a", Expression("apple|apricot"))]
-    sieve = Sieve(((expression,), name) for name, expression in rows)
+    sieve = Sieve((expression.literals, name) for name, expression in rows)
     lines = list(read_lines(Source("x", "an Apple and a banana\nnothing\nAPRICOT")))
     words = Vocabulary(line.low for line in lines)
-    assert [found for _, found in sieve.over(lines, words)] == [["b", "always", "a"], ["always"], ["always", "a"]]
+    assert [found for _, _, found in sieve.over(lines, words)] == [["b", "always", "a"], ["always"], ["always", "a"]]
     assert [len(literals) for literals, _ in sieve.alive(Vocabulary(["banana"]))] == [1, 0]
 
 

@@ -14,7 +14,7 @@ from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phase import phase_of_frames
 from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
-from oomdoc.intake.sieve import Vocabulary
+from oomdoc.intake.sieve import Sieve, Vocabulary
 from oomdoc.intake.statements.complaints import read_asked
 from oomdoc.intake.topics import SHOWN, topics_in
 from oomdoc.intake.tracebacks import Placed
@@ -282,8 +282,8 @@ def _of_failure(failure: Failure) -> Outcome:
 
 
 @cache
-def _table() -> tuple[tuple[str, Row], ...]:
-    return tuple((trigger, row) for row in rows() for trigger in row.triggers)
+def _sieve() -> Sieve[Row]:
+    return Sieve((row.triggers, row) for row in rows() if row.triggers)
 
 
 def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken: frozenset[int]) -> Iterator[_Hit]:
@@ -291,19 +291,16 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
 
     :param taken: lines of which a parser has read a failure of memory: they show nothing else, but that it is over.
     """
-    held = [(trigger, row) for trigger, row in _table() if words.may_hold(trigger)]
-    if not held:
-        return
     tried: dict[str, int] = {}
     shown: dict[str, int] = {}
-    for index, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
+    for index, line, found in _sieve().over(lines, words):
+        kind = kinds[index]
         if kind == "blank" or (index in taken and kind != "prose") or (index and _IGNORED in lines[index - 1].low):
             continue
-        low = line.low[:_MAX_CHARS]
-        found = {row.id: row for trigger, row in held if trigger in low and (index not in taken or row.id == "solved")}
-        for row in found.values():
+        for row in found:
             if (
-                shown.get(row.id, 0) >= (_MAX_SAID_ROWS if row.kind == "said" else 1)
+                (index in taken and row.id != "solved")
+                or shown.get(row.id, 0) >= (_MAX_SAID_ROWS if row.kind == "said" else 1)
                 or tried.get(row.id, 0) >= _MAX_TRIED
             ):
                 continue

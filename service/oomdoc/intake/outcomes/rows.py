@@ -11,10 +11,10 @@ that no other file names). ``order`` says what explains what: a ``root`` failure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from oomkb.dataclass import dataclass
 from oomkb.lazy import compiled
@@ -60,8 +60,12 @@ class Row:
 @cache
 def rows() -> tuple[Row, ...]:
     """Every kind, in the order of the names."""
-    tables = (read_toml(file) for file in sorted(Path(__file__).parent.glob("*.toml")))
-    return tuple(Row(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}) for table in tables)
+    return tuple(_row(read_toml(file)) for file in sorted(Path(__file__).parent.glob("*.toml")))
+
+
+def _row(table: Mapping[str, Any]) -> Row:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return Row(**values)
 
 
 @cache

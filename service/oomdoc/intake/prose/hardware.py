@@ -16,7 +16,7 @@ from oomdoc.intake.numbers import COUNT, to_count
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.sizes import DIGITS, sizes_of
-from oomdoc.intake.sieve import Vocabulary, candidates
+from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 if TYPE_CHECKING:
     from oomkb.catalog.gpus import GpuMention
@@ -40,7 +40,7 @@ _LENGTHS: Final = 256
 
 def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
     """Whether any line shows several cards at work."""
-    return any(_SEVERAL.search(line.raw) for line in candidates(_SEVERAL, lines, words))
+    return any(found_in(_SEVERAL, lines, words))
 
 
 def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
@@ -54,7 +54,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
         for found in _LAUNCHED.finditer(line.text):
             yield Fact("gpu_count", int(found["tasks"] or found["ranks"] or found["slots"]), line.span(), "log", 0.72)
     several = shows_several(anywhere, words)
-    lone = not several and any(_NOTEBOOK.search(line.raw) for line in candidates(_NOTEBOOK, anywhere, words))
+    lone = not several and any(found_in(_NOTEBOOK, anywhere, words))
     counted = {id(line) for line in candidates(_CARDS, lines, words)}
     used = {id(line) for line in candidates(_ONLY, lines, words)}
     odd = {id(line) for line in candidates(_UNKNOWN, lines, words)}

@@ -89,12 +89,12 @@ def _sieve(kind: str) -> Sieve[_Word]:
     """The words for prose, for logs, for what a job is for (any line), or for the method that nobody names."""
     alone = kind in ("any", "method")
     kept = [w for w in _words() if (w.where == kind if alone else w.where in ("log", kind))]
-    return Sieve(((word.spelling,), word) for word in kept)
+    return Sieve((word.spelling.literals, word) for word in kept)
 
 
 def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Facts from prose."""
-    for line, rows in _sieve("prose").over(lines, words):
+    for _, line, rows in _sieve("prose").over(lines, words):
         for row in rows:
             for found in row.spelling.finditer(line.text):
                 yield from _stated(line, row, found)
@@ -102,7 +102,7 @@ def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """What logs and tracebacks show: a frame inside ``_composable/fsdp`` is FSDP at work."""
-    for line, rows in _sieve("log").over(lines, words):
+    for _, line, rows in _sieve("log").over(lines, words):
         for row in rows:
             shown = (f for f in row.spelling.finditer(line.text) if not denied(line.text, f.end()))
             if (found := next(shown, None)) is not None:
@@ -190,7 +190,7 @@ def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabula
     if not aims or max(aims, key=lambda f: f.confidence).value not in _LANGUAGE:
         return None
     seen: dict[str, Line] = {}
-    for line, rows in _sieve("method").over(lines, words):
+    for _, line, rows in _sieve("method").over(lines, words):
         for row in rows:
             if row.fact not in seen and next(row.spelling.finditer(line.raw), None) is not None:
                 seen[row.fact] = line

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from oomdoc.intake.sieve.expression import Expression
 from oomdoc.intake.sieve.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import re
+
+    from oomdoc.intake.lines import Line
 
 Row = TypeVar("Row")
 
@@ -30,14 +35,18 @@ def candidates(expression: Expression, lines: Iterable[Item], words: Vocabulary)
         yield from (line for line in lines if any(literal in line.low for literal in held))
 
 
-class Sieve(Generic[Row]):
-    """Rows, each with the expressions of which one must match for the row to say something; their order is kept."""
+def found_in(expression: Expression, lines: Iterable[Line], words: Vocabulary) -> Iterator[tuple[Line, re.Match[str]]]:
+    """The lines, as they stand, that the expression matches, each with its first match."""
+    for line in candidates(expression, lines, words):
+        if (found := expression.search(line.raw)) is not None:
+            yield line, found
 
-    def __init__(self, rows: Iterable[tuple[Sequence[Expression], Row]]) -> None:
-        self._rows: list[tuple[tuple[str, ...], Row]] = []
-        for expressions, row in rows:
-            parts = [expression.literals for expression in expressions]
-            self._rows.append((tuple(dict.fromkeys(lit for part in parts for lit in part)) if all(parts) else (), row))
+
+class Sieve(Generic[Row]):
+    """Rows, each with literals of which a line must hold one for the row to say something; their order is kept."""
+
+    def __init__(self, rows: Iterable[tuple[Sequence[str], Row]]) -> None:
+        self._rows = [(tuple(literals), row) for literals, row in rows]
 
     def alive(self, words: Vocabulary) -> list[tuple[tuple[str, ...], Row]]:
         """The rows that can match somewhere in the text, each with those of its literals that can be in it.
@@ -49,12 +58,12 @@ class Sieve(Generic[Row]):
         held = ((tuple(filter(words.may_hold, literals)), bool(literals), row) for literals, row in self._rows)
         return [(found, row) for found, has_literals, row in held if found or not has_literals]
 
-    def over(self, lines: Iterable[Item], words: Vocabulary) -> Iterator[tuple[Item, list[Row]]]:
-        """Every line that a row could match, with those rows."""
+    def over(self, lines: Iterable[Item], words: Vocabulary) -> Iterator[tuple[int, Item, list[Row]]]:
+        """Every line that a row could match, with its index and those rows."""
         rows = self.alive(words)
         if not rows:
             return
-        for line in lines:
+        for index, line in enumerate(lines):
             low = line.low
             tried = []
             for literals, row in rows:
@@ -66,4 +75,4 @@ class Sieve(Generic[Row]):
                         tried.append(row)
                         break
             if tried:
-                yield line, tried
+                yield index, line, tried

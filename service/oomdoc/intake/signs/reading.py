@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from oomdoc.evidence import Frame, Sign, Signal, Span
@@ -16,6 +17,8 @@ _INNERMOST: Final = 24
 """Frames of a traceback that are looked at, counted from the place of failure."""
 _CHARACTERS: Final = 400_000
 """Of all lines together: what is printed says the same thing over and over."""
+_TRIES: Final = 200
+"""Lines with a literal of a row on which its expression is tried."""
 _WIDTH: Final = 1_000
 """Characters of a line."""
 _SCRIPT: Final = frozenset({"command", "config", "code"})
@@ -33,8 +36,10 @@ class _Piece(NamedTuple):
 
 def _first(expression: Expression | None, pieces: Sequence[_Piece], words: Vocabulary) -> Span | None:
     """The place of the first piece that matches."""
-    found = candidates(expression, pieces, words) if expression is not None else iter(())
-    return next((piece.span() for piece in found if expression is not None and expression.search(piece.low)), None)
+    if expression is None:
+        return None
+    held = islice(candidates(expression, pieces, words), _TRIES)
+    return next((piece.span() for piece in held if expression.search(piece.low)), None)
 
 
 def _bounded(pieces: Iterable[_Piece]) -> list[_Piece]:
