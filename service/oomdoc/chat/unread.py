@@ -30,7 +30,8 @@ def unread_numbers(turn: str, fields: Mapping[str, Any], context: Context) -> tu
     if find_operators(turn):
         return ()
     known = {*_values(fields), *_values(flat(context.job))}
-    names = [(m.start, m.start + len(m.text)) for m in (*models.find_all(turn), *gpus.find_all(turn))]
+    names = [(m.start, m.start + len(m.text)) for m in models.find_all(turn)]
+    names += [(m.start, m.start + len(m.text)) for m in gpus.find_all(turn)]
     found = []
     for match in _NUMBER.finditer(turn):
         if any(start < match.end() and match.start() < end for start, end in names):
@@ -47,7 +48,8 @@ def unread_numbers(turn: str, fields: Mapping[str, Any], context: Context) -> tu
 
 def unread_names(turn: str, context: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of settings that set nothing here: those that some framework has, and those that none has."""
-    known, unknown = [], []
+    known: list[str] = []
+    unknown: list[str] = []
     for match in _NAME.finditer(turn):
         name = match[0].lstrip("-")
         if any(read_changes(turn[match.start() : match.end() + 24], context).fields):
