@@ -16,7 +16,7 @@ from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import asks_why, suggests
+from oomdoc.chat.questions import asks_why, still_fails, suggests
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import takes_back, target_of
 from oomdoc.chat.unread import unread_names, unread_numbers
@@ -149,6 +149,10 @@ def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, cont
     known, unknown = unread_names(text, context)
     numbers = unread_numbers(text, turn.changes, context) if turn.changes else ()
     said = [word("chat.no-effect", session.language, names=list(known))] if known else []
+    if still_fails(text):
+        priced, _ = price_of(reply.job, session.language)
+        if priced is not None and priced.estimate.fits:
+            said.append(word("chat.contradicts", session.language))
     if unknown or numbers:
         quoted = [f"“{one}”" for one in (*numbers, *unknown)]
         said.append(word("chat.unread", session.language, parts=quoted))

@@ -85,6 +85,11 @@ def asks_why(turn: str) -> bool:
     return bool(_RE["why"].search(turn))
 
 
+def still_fails(turn: str) -> bool:
+    """Whether a turn tells that the run fails as it is now."""
+    return bool(_RE["still_fails"].search(turn)) and not _RE["supposes"].search(turn)
+
+
 def suggests(turn: str) -> bool:
     """Whether "why not" asks for what a change would do."""
     return bool(_RE["why_not"].search(turn))
