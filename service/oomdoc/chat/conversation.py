@@ -25,7 +25,7 @@ from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
-from oomdoc.diagnosis.planned import careful_job
+from oomdoc.diagnosis.planned import LOCAL, careful_job
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.report.words import word
 from oomdoc.stated import following
@@ -234,7 +234,7 @@ def _check_offered(changes: Mapping[str, Any], job: Job) -> None:
     """:raises JobError: for a way to share the states, or a format of weights, that the framework does not have."""
     framework = changes.get("framework", job.framework)
     sharding, quant = changes.get("sharding"), changes.get("quant")
-    if framework in _LOCAL and quant in _NOT_LOCAL:
+    if framework in LOCAL and quant in _NOT_LOCAL:
         why = note("job.only-gguf", framework=framework, value=quant)
         raise JobError(f"{framework} runs GGUF files, not {quant}", where="quant", note=why)
     ways = [way for way in _WAYS if supports(framework, "sharding", way, job.versions)]
@@ -245,7 +245,6 @@ def _check_offered(changes: Mapping[str, Any], job: Job) -> None:
 
 
 _WAYS: Final = ("zero1", "zero2", "zero3", "fsdp", "fsdp2", "distributed-optimizer")
-_LOCAL: Final = ("ollama", "llama.cpp")
 _NOT_LOCAL: Final = frozenset({"awq-int4", "gptq-int4", "fp8"})
 
 

@@ -22,6 +22,7 @@ from oomdoc.chat.phrases import (
     is_replaced,
 )
 from oomdoc.chat.wording import patterns
+from oomdoc.diagnosis.planned import LOCAL, blocks
 from oomdoc.intake.named_runs import ROWS
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import following, stated_fields
@@ -54,8 +55,9 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
         found["serving.max_model_len"] = found["seq_len"]
     if "serving.max_model_len" in found and job.seq_len is not None and serves:
         found["seq_len"] = found["serving.max_model_len"]
-    if found.get("framework", job.framework) in ("ollama", "llama.cpp"):
-        found |= {"quant": _BLOCKS[found["quant"]]} if found.get("quant") in _BLOCKS else {}
+    engine = found.get("framework", job.framework)
+    if engine in LOCAL and found.get("quant") in ("nf4", "int8"):
+        found["quant"] = blocks(found["quant"])
     if (
         serves
         and found.get("serving.kv_dtype") == "int8"
@@ -78,10 +80,6 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
     return found
-
-
-_BLOCKS: Final = {"nf4": "q4_k_m", "int8": "q8_0"}
-"""Bits in the words of engines that run GGUF files."""
 
 
 def _resolve_requests(found: dict[str, Any], context: Context) -> None:
@@ -227,8 +225,7 @@ def read_changes(turn: str, context: Context) -> Changes:
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
-    if found:
-        found = switched(turn, context) | found
+    found = switched(turn, context) | found if found else found
     return Changes(
         resolve(
             found or fill(turn, context),

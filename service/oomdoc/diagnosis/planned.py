@@ -38,7 +38,7 @@ _GROUP: Final = 8
 _SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
-_LOCAL: Final = ("ollama", "llama.cpp")
+LOCAL: Final = ("ollama", "llama.cpp")
 _METHODS: Final = ("full", "lora", "qlora")
 _OWN_CONTEXT: Final = ("serving.whole_context", "serving.own_context")
 
@@ -155,7 +155,7 @@ def _uncounted(job: Job, asked: Asked) -> Job:
 def locally_served(evidence: Evidence, job: Job) -> Job:
     """A run of llama.cpp or Ollama that failed: one process, weights in 4 bits unless something else is said."""
     own_ollama = any(s.name.startswith("ollama-") for s in evidence.signals)
-    if job.framework in _LOCAL:
+    if job.framework in LOCAL:
         name = "ollama" if own_ollama else job.framework
         return job.with_fields({"framework": name, "offload": None})  # its layers on the card are called offloaded
     if job.framework is not None or job.objective not in (None, "inference"):
@@ -163,20 +163,20 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
     asked = asked_of(evidence, failed=True)
     printed = any("ggml" in s.name or "ggml_" in s.span.text or "llama_" in s.span.text for s in evidence.signals)
     own = "ollama" if own_ollama else "llama.cpp" if printed else None
-    engine = asked.engine if asked.engine in _LOCAL else own
+    engine = asked.engine if asked.engine in LOCAL else own
     if engine is None or (asked.trains and not printed):
         return job
     # Its log counts the layers that it puts on the card as offloaded: nothing of the weights goes to the host for it.
     job = job.with_fields({"offload": None})
     stated: dict[str, Any] = {"framework": engine, "objective": "inference"}
-    stated |= {"quant": _blocks(asked.quant)} if asked.quant else {}
+    stated |= {"quant": blocks(asked.quant)} if asked.quant else {}
     length = job.seq_len or asked.length or evidence.value("max_model_len")
     if length and job.get("serving.max_model_len") is None:
         stated["serving.max_model_len"] = length
     return job.assuming({n: Assumption(v, "the engine that is named") for n, v in stated.items()})
 
 
-def _blocks(quant: str) -> str:
+def blocks(quant: str) -> str:
     """Four bits in the words of these engines, which know neither bitsandbytes nor AWQ."""
     return "q4_k_m" if quant in ("nf4", "awq-int4", "gptq-int4", "int4") else "q8_0" if quant == "int8" else quant
 
@@ -226,7 +226,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         request, however many are to come.
     """
     many = asked.concurrency is not None and job.get("serving.concurrency") is None
-    slots = job.framework in _LOCAL or asked.engine in _LOCAL  # these hold a cache for each at once
+    slots = job.framework in LOCAL or asked.engine in LOCAL  # these hold a cache for each at once
     many = many and (slots or not (written and job.get("serving.max_model_len") is not None))
     split = (job.sp or 1) > 1  # samples over ranks, as no engine does
     told = split or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
@@ -265,7 +265,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         why = "so that the engine's weights leave room for a cache"
         job = job.assuming({"rollout.tensor_parallel": Assumption(_engine_split(job), why)})
     if job.objective == "inference" and job.quant is None and asked.quant is not None and job.param_dtype is None:
-        quant = _blocks(asked.quant) if job.framework in _LOCAL else asked.quant
+        quant = blocks(asked.quant) if job.framework in LOCAL else asked.quant
         if quant == "int4":
             quant = "nf4" if job.framework == "transformers" else "awq-int4"
         job = job.with_fields({"quant": quant})
