@@ -33,6 +33,8 @@ _LOGGED: Final = re.compile(
     r"(?:\[?(?:INFO|WARNING|WARN|ERROR|DEBUG)\b|\[?\d{4}-\d\d-\d\d[ T]|\[rank\d).*$"
 )
 """Lines that a program printed: no words of the person."""
+_WORDED_ALONE: Final = frozenset({"sharding", "sp"})
+"""Fields of which the phrases know words that a question's reader does not."""
 _SPELLED_ALONE: Final = frozenset({"max_pixels"})
 """Fields that a sentence gives only by a key."""
 _LONGEST_CONFIG: Final = 60_000
@@ -66,7 +68,9 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
     if first and evidence.outcome is not None and evidence.outcome.kind == "question":
         own = job_fields(evidence)  # as any question is read, but for what is spelled out in keys
         spelled = read_explicit(text, Context(Job())).fields if turn is not None else {}
-        said = {n: v for n, v in spelled.items() if own.get(n) is None and n in _SPELLED_ALONE}
+        worded = {n: v for n, v in turn.changes.items() if n in _WORDED_ALONE and v} if turn is not None else {}
+        said = {n: v for n, v in spelled.items() if n in _SPELLED_ALONE} | worded
+        said = {n: v for n, v in said.items() if own.get(n) is None and n not in asked_of(evidence).settings}
         if said:
             evidence = read([Source("chat", text)], said)
         return evidence, own | said
