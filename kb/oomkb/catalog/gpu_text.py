@@ -168,10 +168,14 @@ def _read_right(text: str, core: _Core, context: _Context) -> None:
         word = w.RE["word"].match(text, at)
         if word is None or _begins_another(text, word):
             return
-        if not _take_word(word[0].lower(), core, context):
+        name = word[0].lower()
+        tied = text[reached:at] in w.TIES or (text[reached:at] == " " and w.RE["item_ends"].match(text, word.end()))
+        if name.isdigit() and tied and _sold(core, float(name)):
+            name = f"{name}gb"  # "A100-40"
+        if not _take_word(name, core, context):
             return
         reached = word.end()
-        if word[0].lower() not in w.NEUTRAL:
+        if name not in w.NEUTRAL:
             context.end = reached
             if text[at - 1 : at] in ("(", "（") and text[reached : reached + 1] in (")", "）"):
                 context.end = reached + 1

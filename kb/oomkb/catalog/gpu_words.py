@@ -27,5 +27,7 @@ NEUTRAL: Final = _WORDS["neutral"]
 CARD_WORDS: Final = _WORDS["card_words"]
 BOX_SIZES_GB: Final = frozenset(map(int, _WORDS["box_sizes_gb"]))
 """Sizes that cards and chips are sold with."""
+TIES: Final = frozenset({"-", "_", "(", " (", "（"})
+"""What ties a size without a unit to a card's name: ``A100-40``, ``A100 (40)``."""
 SAME: Final[Mapping[str, str]] = _TABLE["same"]
 NUMERALS: Final[Mapping[str, int]] = _TABLE["numerals"]

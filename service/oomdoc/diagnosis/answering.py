@@ -20,6 +20,7 @@ from oomdoc.diagnosis.planned import (
 )
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
+from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message, say
@@ -94,7 +95,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)
-    return (*_servers(view, asked), first, *uneven_heads(view), *after)
+    return (*_servers(view, asked), first, *uneven_heads(view), *after, *unused_numbers(found))
 
 
 def _refused(found: Diagnosis) -> Message | str | None:
@@ -246,7 +247,11 @@ def _cache_alone(about: Plain) -> Iterator[Message]:
             "thousand_bytes": 1000 * served.needed_bytes / tokens,
             "cache_bytes": served.needed_bytes / served.at_once,
         }
-        yield say("answer.cache", length=f"{served.length:,}", **sizes)
+        if served.at_once > 1:
+            sizes |= {"all_bytes": served.needed_bytes, "count": served.at_once}
+        yield say(
+            "answer.cache-several" if served.at_once > 1 else "answer.cache", length=f"{served.length:,}", **sizes
+        )
 
 
 def _decisive(about: Plain) -> Message:

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.forms import FITS, Side, beyond_share, host_is_short, needed_of
 from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
-from oomdoc.intake.asked import Asked, Wanted
+from oomdoc.intake.asked import Asked
+from oomdoc.intake.wanted import Wanted
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
@@ -39,8 +40,8 @@ class Plain:
 
     @property
     def wanted(self) -> Wanted:
-        """What is asked."""
-        return self.asked.wanted
+        """What is asked; the largest batch of a server is how many requests it holds."""
+        return "requests" if self.asked.wanted == "batch" and self.estimate.served is not None else self.asked.wanted
 
     @property
     def compared(self) -> frozenset[str]:
@@ -63,6 +64,7 @@ def comparison(about: Plain) -> Iterator[Message]:
     if not about.sides:
         return
     yield from map(_verdict, about.sides)
+    yield from _difference(about)
     if asks_for_requests(about) and all(side.requests is not None for side in about.sides):
         yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
     if about.wanted in ("batch", "length"):
@@ -78,6 +80,21 @@ def comparison(about: Plain) -> Iterator[Message]:
         side.asked.name.lower().startswith("zero") for side in about.sides
     ):
         yield say("answer.compared-shards")
+
+
+def _difference(about: Plain) -> Iterator[Message]:
+    """By how much one of two ways to do the same takes less."""
+    needs = [(side.needed_bytes, side) for side in about.sides if side.needed_bytes is not None]
+    if len(about.sides) != 2 or len(needs) != 2 or not _OF_A_WAY.isdisjoint(about.compared):
+        return
+    (least, less), (most, _) = sorted(needs, key=lambda one: one[0])
+    if most - least >= _MIN_DIFFERENCE_BYTES:
+        yield say("answer.compared-less", name=names_of(less.asked), size_bytes=most - least)
+
+
+_OF_A_WAY: Final = frozenset({"model", "params_b", "gpu", "gpus", "capacity_gib", "nodes"})
+"""Fields in which compared runs are different runs, not two ways to do one."""
+_MIN_DIFFERENCE_BYTES: Final = 0.1 * GIB
 
 
 def asks_for_requests(about: Plain) -> bool:

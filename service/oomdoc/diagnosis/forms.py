@@ -14,7 +14,7 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.frameworks import ENGINES, supports
 from oomkb.memory.estimate import Estimate
-from oomkb.memory.job import Job
+from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
@@ -96,6 +96,17 @@ def sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
 _SPLIT: Final = ("zero3", "distributed-optimizer", "fsdp2", "fsdp")
 _SPLIT_FOUR_BITS: Final = ("fsdp", "fsdp2")
 """Ways to split states over cards, the usual first."""
+
+
+def offloading(job: Job) -> Job:
+    """With the stage of ZeRO that offloads, where training offloads its states and nobody says what shares them."""
+    what = set(job.offload or ()) & {"optimizer", "param"}
+    stage = "zero3" if "param" in what else "zero2"
+    if not what or job.sharding is not None or job.objective == "inference":
+        return job
+    if not supports(job.framework, "sharding", stage, versions=job.versions):
+        return job
+    return job.assuming({"sharding": Assumption(stage, "what offloads states in the usual trainers")})
 
 
 def _offers(job: Job, sharding: str) -> bool:
@@ -226,7 +237,7 @@ def side_fields(job: Job, side: Alternative) -> dict[str, Any]:
     fields = {**side.fields, **({"quant": None} if side.fields.get("method") in ("full", "lora") else {})}
     if fields.get("method") == "qlora" and fields.get("sharding", job.sharding or "").startswith("zero"):
         fields["sharding"] = "fsdp"  # DeepSpeed leaves 4-bit weights whole on every card
-    if fields.get("tp", 0) > (job.gpus or 1):
+    if (fields.get("tp") or 0) > (job.gpus or 1):
         fields["gpus"] = fields["tp"]
     count = fields.get("gpus")
     if count is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import BASE, first_that_fits, forms_of_sides, machines_of, sharded
+from oomdoc.diagnosis.forms import BASE, first_that_fits, forms_of_sides, machines_of, offloading, sharded
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of, pairs_in
 from oomdoc.stated import stated_fields
@@ -26,8 +26,8 @@ from oomkb.units import GIB
 
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
-TRAINING_COUNTS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128)
-"""Cards that are tried for a run: parts of a machine of eight, and whole machines."""
+TRAINING_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128)
+"""Cards that are tried for a run: any part of a machine of eight, and whole machines."""
 _SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 """Of a server, over whose cards every layer is split."""
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
@@ -88,6 +88,8 @@ def asks_why_held(evidence: Evidence, job: Job) -> bool:
 
 def careful_job(evidence: Evidence, job: Job) -> bool:
     """Whether open fields are filled carefully: not where a whole config or command says what would be started."""
+    if asked_of(evidence).wanted == "length" and job.get("serving.max_model_len") is None and job.seq_len is None:
+        return True  # the context that the engine takes unless told is no answer to how long it may be
     # A launcher's or DeepSpeed's file says nothing of what the trainer is given.
     own = [document for document in evidence.documents if document.framework not in (*LAUNCHERS, "deepspeed")]
     if any(has(document.framework, "serving.whole_context") and document.form == "shell" for document in own):
@@ -104,7 +106,9 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
-    if asked.own_context or any(has(d.framework, f) for d in evidence.documents for f in _OWN_CONTEXT):
+    if asked.wanted != "length" and (
+        asked.own_context or any(has(d.framework, f) for d in evidence.documents for f in _OWN_CONTEXT)
+    ):
         job = _of_engine_s_length(job)
     return Choice(_mixed(chosen_run(job, asked), evidence, asked), asked, careful)
 
@@ -238,7 +242,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
         counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
-    job = _with_answers(job, asked, written=written)
+    job = offloading(_with_answers(job, asked, written=written))
     job = _of_length(_named(job, asked), asked)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else job

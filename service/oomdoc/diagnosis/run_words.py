@@ -56,7 +56,7 @@ def shared_of(job: Job, compared: frozenset[str]) -> list[Message | str]:
     if "gpu" in compared or "capacity_gib" in compared or not (job.gpu or job.capacity_gib):
         return parts
     alone = not compared.isdisjoint({"gpus", "nodes"})
-    return [*parts, _singular(job.gpu) if alone and job.gpu else cards_of(job)]
+    return [*parts, (_singular(job.gpu) if job.gpu else f"{job.capacity_gib:g} GiB") if alone else cards_of(job)]
 
 
 def model_of(job: Job) -> str | Message:

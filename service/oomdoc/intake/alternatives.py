@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from itertools import chain, product
 from math import prod
 from typing import Any, Final
@@ -15,8 +14,8 @@ from typing import Any, Final
 from oomdoc.intake.listed import bare_lengths, is_near, lists_in, number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, Mention, cards_in, models_in
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
+from oomdoc.intake.worded import worded
 from oomkb.lazy import compiled
-from oomkb.memory.vocabulary import VOCABULARY
 
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""
@@ -31,14 +30,14 @@ _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
 _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serving.kv_dtype"})
 """Settings of which a run has one value."""
-_CACHED: Final = {"none": "bf16"}
-_NEAR: Final = 24
-"""Characters around a format in which the cache is named that holds it."""
+_MACHINES: Final = frozenset({"gpus", "nodes"})
+"""What "or do we need 16?" counts."""
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 """Settings in words of which a run has one: those that are listed are compared."""
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
+_ASKED: Final = compiled("[?？]")
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _OPTION, _NAME = 120, 48
 """Characters of the last option of a list, and of an option that name it."""
@@ -84,7 +83,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     which a run has one (how its states are shared), exclude each other whatever stands between.
     """
     cards, lists = cards_in(text), _numbered(text)
-    values = {**_worded(text), **{field: list(chain(*found)) for field, found in lists.items()}}
+    values = {**worded(text), **{field: list(chain(*found)) for field, found in lists.items()}}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
     if many := _LISTED <= len(machines) <= _MAX_SIDES:
         yield machines  # a list of machines is what a question is about
@@ -176,31 +175,59 @@ def _apart(text: str, field: str, mentions: list[Mention]) -> tuple[Alternative,
 
 
 def _options(text: str) -> tuple[Alternative, ...]:
-    """Options of a marked list, each with the fields that its words set."""
-    marks = list(ROWS["option"].finditer(text))
-    if sum(ROWS["puts_question"].match(text, mark.end()) is not None for mark in marks) > 1:
-        return ()  # a list of questions
+    """Options of a marked list, each with the fields that its words set; what only others set, it does not have."""
+    for row in ("option", "lettered"):
+        marks = [mark.span() for mark in ROWS[row].finditer(text)]
+        ends = [*(start for start, _ in marks[1:]), len(text)][: len(marks)]
+        items = [text[end : min(until, end + _OPTION)] for (_, end), until in zip(marks, ends, strict=True)]
+        if sum(ROWS["puts_question"].match(item) is not None for item in items) > 1:
+            return ()  # a list of questions
+        if len(sides := _of_items(items)) > 1:
+            return sides
+    return ()
+
+
+def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
     sides, closed = [], dict[str, Any]()
-    for n, mark in enumerate(marks):
-        until = marks[n + 1].start() if n + 1 < len(marks) else mark.end() + _OPTION
-        words = re.split(r"[?？。\n]|\.\s", text[mark.end() : until], maxsplit=1)[0].strip(" ,;，；:：")
+    for item in items:
+        words = _OPTION_ENDS.split(item, maxsplit=1)[0].strip(" ,;，；:：")
         fields: dict[str, Any] = {"seq_len": value} if (value := length_in(words)) else {}
         numbers = (list(chain(*lists)) for lists in _numbered(words).values())
-        for found in (models_in(words), *_worded(words).values(), *numbers, cards_in(words)):
+        for found in (models_in(words), *worded(words).values(), *numbers, cards_in(words)):
             fields |= found[-1][2].fields if found else {}
+        if precision := next((fields_of for row, fields_of in _PRECISIONS.items() if ROWS[row].search(words)), None):
+            fields = {name: value for name, value in {**fields, **precision}.items() if (name, value) != _IN_16_BITS}
+        closed |= {name: None for name in fields if name not in closed and name not in _OF_ALL}
         for name, pattern in ROWS.group("setting").items():
             if (match := pattern.search(words)) is not None:
-                closed.setdefault(name.split(":")[0], _value_of(name, on=False))
+                closed[name.split(":")[0]] = _value_of(name, on=False)
                 fields[name.split(":")[0]] = _value_of(name, on=not negated(words, match.start()))
         if fields:
-            named = re.sub(r"(?:,| and| or|和|与)\s*\Z", "", re.split(r"[,;，；。]", words)[0][:_NAME])
-            sides.append(Alternative(named, fields))
-    distinct = _distinct(Alternative(side.name, {**closed, **side.fields}) for side in sides)
+            named = re.split(r"[,;，；。]", words)[0]
+            named = named if len(named) <= _NAME else named[:_NAME].rpartition(" ")[0] or named[:_NAME]
+            sides.append(Alternative(_TRAILING.sub("", named).strip(), fields))
+    one = {"gpus": 1} if any("gpus" in side.fields for side in sides) else {}  # a card that nobody counts
+    counted = [{**(one if "gpu" in side.fields else {}), **side.fields} for side in sides]
+    distinct = _distinct(
+        Alternative(side.name, {**closed, **fields}) for side, fields in zip(sides, counted, strict=True)
+    )
     on = [{name: value for name, value in side.fields.items() if closed.get(name, ()) != value} for side in distinct]
-    if len(on) == 2 and all(on) and closed.keys() >= on[0].keys() | on[1].keys() and on[0].keys().isdisjoint(on[1]):
+    switched = {name.split(":")[0] for name in ROWS.group("setting")}
+    if len(on) == 2 and all(on) and switched >= on[0].keys() | on[1].keys() and on[0].keys().isdisjoint(on[1]):
         distinct += (Alternative(" + ".join(side.name for side in distinct), {**on[0], **on[1]}),)
     alike = bool(distinct) and set.intersection(*(set(side.fields) for side in distinct))
     return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
+
+
+_TRAILING: Final = compiled(r"(?:,|(?: (?:and|or|with|in|on|of|to|for|at|the|an?))+|和|与|或)\s*\Z")
+_OPTION_ENDS: Final = compiled(r"[?？。\n]|\.\s")
+_IN_16_BITS: Final = ("quant", "none")
+_PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "pure": {"param_dtype": "bf16", "autocast": None},
+    "mixed": {"param_dtype": None, "autocast": "bf16"},
+}
+_OF_ALL: Final = frozenset({"model", "gpu", "gpus", "seq_len", "micro_batch", "method", "objective", "nodes"})
+"""Fields of every run: an option that leaves one out has that of the words around the list."""
 
 
 def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
@@ -216,13 +243,17 @@ def _numbered(text: str) -> dict[str, list[list[Mention]]]:
     """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
     by_field: dict[str, list[list[Mention]]] = {}
     cards = [(start, end) for start, end, _ in cards_in(text)]
-    for values in lists_in(text, ROWS, cards):
+    lists = lists_in(text, ROWS, cards)
+    named = {one.start for values in lists for one in values}
+    for values in lists:
         field = values[0].field
         mentions = [_number(text, field, one.value, one.start, one.end) for one in values]
         if len(mentions) == 1 and (other := ROWS["other_number"].match(text, mentions[0][1])) is not None:
-            place = next(name for name in ("n", "m", "o") if other[name])
-            of_a_card = any(start <= other.start(place) < end for start, end in cards)
-            if not of_a_card and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
+            place = next(name for name in ("n", "m", "o", "p") if other[name])
+            apart = other.start(place) in named or any(start <= other.start(place) < end for start, end in cards)
+            if place == "p" and field not in _MACHINES:
+                apart = True
+            if not apart and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
                 mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))
         by_field.setdefault(field, []).append(mentions)
     return by_field
@@ -237,7 +268,7 @@ def _number(text: str, field: str, value: float, start: int, end: int) -> Mentio
 def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
     numbers = {field: list(chain(*found)) for field, found in _numbered(text).items()}
-    values, switched = {**_worded(text), **numbers}, dict[str, list[Mention]]()
+    values, switched = {**worded(text), **numbers}, dict[str, list[Mention]]()
     for name, pattern in ROWS.group("setting").items():
         side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
@@ -292,51 +323,11 @@ def _weighed(text: str, start: int, end: int) -> int | None:
     before = text[max(0, start - _BEFORE) : start]
     if ROWS["or_not"].match(text, end) or ROWS["with_or_not"].search(before) or is_need_asked(text, start):
         return 0
-    if not (asks_on(text, end) or ROWS["asks"].search(text)):
+    if not (asks_on(text, end) or (not _ASKED.search(text) and ROWS["asks"].search(text))):
         return None
     ahead, behind = ROWS["turns"].search(before), ROWS["matters"].match(text, end)
     away = [len(before) - ahead.start()] if ahead else []
     return min([*away, behind.end() - end] if behind else away, default=None)
-
-
-def of_cache(text: str, start: int, end: int) -> bool:
-    """Whether a format is said of the cache and not of the weights."""
-    around = f"{_PAUSE.split(text[:start])[-1][-_NEAR:]} {_PAUSE.split(text[end:])[0][:_NEAR]}"
-    return ROWS["of_cache"].search(around) is not None
-
-
-def _worded(text: str) -> dict[str, list[Mention]]:
-    """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
-    by_field: dict[str, list[Mention]] = {}
-    for name, pattern in ROWS.group("choice").items():
-        field, _, value = name.partition(":")
-        for match in pattern.finditer(text):
-            cached = field == "quant" and of_cache(text, *match.span())
-            fields = {"serving.kv_dtype": _CACHED.get(value, value)} if cached else {field: value}
-            mentions = by_field.setdefault(next(iter(fields)), [])
-            mentions.append((*match.span(), Alternative(match[0], fields)))
-            other = ROWS["other_stage"].match(text, match.end()) if value.startswith("zero") else None
-            if other is not None:
-                named = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
-                mentions.append((*other.span("stage"), named))
-    taken = [m[:2] for m in by_field.get("optimizer", ())]
-    optimizers, words = _optimizers()
-    for match in optimizers.finditer(text):
-        if not any(start < match.end() and match.start() < end for start, end in taken):
-            named = Alternative(match[0], {"optimizer": words[re.sub(r"[-_ .]", "", match[0].lower())]})
-            by_field.setdefault("optimizer", []).append((*match.span(), named))
-    return by_field
-
-
-@cache
-def _optimizers() -> tuple[re.Pattern[str], dict[str, str]]:
-    """Every optimizer that a job may have, as it is written, and the job's word for it."""
-    named = VOCABULARY["optimizer"].items()
-    words = {spelt: word for word, others in named for spelt in (word, *others.split()) if word != "none"}
-    longest = sorted(words, key=len, reverse=True)
-    spelt = "|".join(re.sub(r"\\?[-_.]", "[-_ .]?", re.escape(word)) for word in longest)
-    pattern = compiled(rf"(?<![\w-])(?:{spelt})(?![\w-])", re.IGNORECASE | re.ASCII)
-    return pattern, {re.sub(r"[-_.]", "", spelt): word for spelt, word in words.items()}
 
 
 def _compared(

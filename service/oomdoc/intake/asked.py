@@ -5,23 +5,21 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, of_cache, settings_in
+from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, settings_in
 from oomdoc.intake.listed import number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
+from oomdoc.intake.wanted import Wanted, wanted_in
+from oomdoc.intake.worded import of_cache
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import has
 
-Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]
-"""``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
-the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes.
-"""
 _MAX_CHARACTERS: Final = 4000
 
 
@@ -54,7 +52,7 @@ def _round(length: int | None) -> int | None:
 
 def _concurrency(text: str) -> int | None:
     found = ROWS["concurrency"].search(text)
-    count = int(next(n for n in found.groups() if n)) if found is not None else 0
+    count = int(number_of(next(n for n in found.groups() if n))) if found is not None else 0
     return count if 1 < count <= 4096 else None
 
 
@@ -62,6 +60,16 @@ def _servers(text: str) -> int | None:
     """How many engines are to share one card."""
     found = ROWS["servers"].search(text)
     return to_count(next(n for n in found.groups() if n)) if found is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenNumber:
+    """A number as a question writes it."""
+
+    values: frozenset[float]
+    """What it may mean: ``4k`` is 4,000 or 4,096."""
+    phrase: str
+    """It and the words beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,8 @@ class Asked:
     """How many questions are put."""
     term: str | None = None
     """The term of the memory table that is asked about."""
+    numbers: tuple[WrittenNumber, ...] = ()
+    """Every number from 2 on but those of times and prices."""
     axes: tuple[tuple[Alternative, ...], ...] = ()
     """What the question compares: for each setting two or more alternatives, in the order of the words."""
 
@@ -177,9 +187,14 @@ _MOST_OF_A_CARD: Final = 0.8
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     engine = _first("engine", text)
-    wanted: Wanted = _first("wanted", text) or ("reserved" if _asks_why_a_share(text, engine) else "fit")
+    reserved = ROWS["reserved"].search(text) is not None or _asks_why_a_share(text, engine)
+    wanted: Wanted = "reserved" if reserved else wanted_in(text)
     axes = comparisons_in(text)
+    settings = settings_in(text, [side for axis in axes for side in axis])
     request = _request(text)
+    at_once = None if wanted == "requests" else _concurrency(text)
+    if wanted == "cache":
+        at_once = at_once or settings.get("serving.concurrency")
     return Asked(
         wanted=wanted,
         trains=ROWS["trains"].search(text) is not None,
@@ -189,11 +204,11 @@ def _asked_in(text: str) -> Asked:
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
         length=length_in(text) or (None if request else bare_length_in(text)),
-        settings=settings_in(text, [side for axis in axes for side in axis]),
+        settings=settings,
         target_length=_round(length_in(text, "target")),
         request_length=request,
         completion=length_in(text, "completion"),
-        concurrency=_concurrency(text),
+        concurrency=at_once,
         servers=_servers(text),
         full=ROWS["full"].search(text) is not None,
         scratch=ROWS["scratch"].search(text) is not None,
@@ -203,14 +218,34 @@ def _asked_in(text: str) -> Asked:
         of_memory=ROWS["of_memory"].search(text) is not None,
         why=ROWS["why"].search(text) is not None,
         pure=ROWS["pure"].search(text) is not None,
-        on_files=not axes and _concurrency(text) is None and ROWS["on_files"].search(text) is not None,
+        on_files=not axes and at_once is None and ROWS["on_files"].search(text) is not None,
         quant=_format(text),
         own_context=ROWS["own_context"].search(text) is not None,
         needed_card=needed_card(text),
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
+        numbers=tuple(_numbers(text)),
         axes=axes,
     )
+
+
+def _numbers(text: str) -> Iterator[WrittenNumber]:
+    """The numbers of a text, each with the words beside it."""
+    for found in ROWS["written"].finditer(text):
+        unit = (found["unit"] or "").strip().lower()
+        value = (
+            float(number_of(found["number"].lower()))
+            if not found["number"][:1].isdigit()
+            else float(found["number"].replace(",", ""))
+        )
+        if (
+            value < 2
+            or ROWS["aside"].match(text, found.end("unit") if found["unit"] else found.end("number"))
+            or ROWS["price"].search(text, max(0, found.start() - 2), found.start())
+        ):
+            continue
+        scales = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.0, 1000.0, 1.0)}.get(unit[:1], (1.0,))
+        yield WrittenNumber(frozenset(value * scale for scale in scales), found["phrase"].strip())
 
 
 def not_read(evidence: Evidence) -> tuple[str, ...]:
@@ -238,6 +273,7 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
         completion=None,
         settings={},
         axes=(),
+        numbers=(),
     )
 
 

@@ -81,7 +81,9 @@ def _anchors(text: str, rows: Patterns) -> Iterator[Listed]:
 
 
 def is_near(one: float, other: float) -> bool:
-    """Whether two numbers may be values of one setting, by their ratio."""
+    """Whether two numbers may be values of one setting, by their ratio and their kind: whole or a share."""
+    if isinstance(one, int) is not isinstance(other, int):
+        return False
     low, high = sorted((one, other))
     return 0 < low <= high <= _MAX_RATIO * low
 

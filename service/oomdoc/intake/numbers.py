@@ -71,6 +71,14 @@ def _chinese(text: str) -> int:
     return total + digit
 
 
+def numbers_in(text: str) -> list[float]:
+    """The numbers in a value's words; those of ``bf16`` and ``zero3`` are parts of names."""
+    return [float(found) for found in _WRITTEN.findall(text[:400])]
+
+
+_WRITTEN: Final = re.compile(r"(?<![a-z])(?<![a-z]_)\d+(?:\.\d+)?|(?<=rtx)\d+", re.IGNORECASE)
+
+
 def typed(text: str) -> Any:
     """A value as the tables write it: ``true``, ``3``, ``lora``; what is offloaded is a tuple, ``optimizer+param``."""
     if text in ("true", "false"):

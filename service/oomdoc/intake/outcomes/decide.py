@@ -109,6 +109,9 @@ _COMPLAINS: Final = 0.6
 """Probability of a complaint from which one counts where nothing failed by name."""
 _COMPLAINS_PLAINLY: Final = 0.7
 """Probability of a complaint from which one counts even where the size of something is asked for."""
+_COMPLAINS_AND_COUNTS: Final = 0.95
+"""The same where the number of something is asked for: cards, requests, the largest batch or length."""
+_COUNTS: Final = frozenset({"cards", "batch", "length", "requests", "cache"})
 _ASKS: Final = 0.9
 """Probability of a question from which words for a lack of memory speak of no failure."""
 _ASKS_OF_IT: Final = 0.75
@@ -159,7 +162,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
     # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
     compares = any("gpu" not in side.fields for side in wanted.alternatives)
-    sized = compares or wanted.wanted not in ("fit", "reserved", "share")
+    sized = compares or wanted.wanted not in ("fit", "reserved")
     if asked.complains is None or asked.complaint < _COMPLAINS:
         if (sized or asked.question > asked.complaint) and outcome is not None and outcome.kind == "other":
             return Outcome("question", "memory-question", outcome.span, None, 0.8)
@@ -173,7 +176,8 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         and max(topics_in(words).values(), default=0.0) >= SHOWN
     ):
         return Outcome("question", "memory-question", asked.complains, None, 0.8)
-    plainly = asked.complaint >= _COMPLAINS_PLAINLY and not compares
+    least = _COMPLAINS_AND_COUNTS if wanted.wanted in _COUNTS else _COMPLAINS_PLAINLY
+    plainly = asked.complaint >= least and not compares
     if (
         why_held
         or (sized and not plainly)

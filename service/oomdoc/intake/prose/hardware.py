@@ -96,14 +96,15 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     lead = _RE["leading"].match(whole)
     counted = mention.count is not None and lead is not None and (lead["n"] or lead["zh"])
     skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
+    begin = mention.start + skip
     name = _RE["trailing"].sub("", _RE["words_for_cards"].split(whole[skip:].lstrip(" ,(（"), maxsplit=1)[0])
     bare = name.rstrip("sS")
     if bare.isdigit() and (
-        (name != bare and mention.count is None and not _RE["owned"].search(before)) or _RE["numbered"].search(before)
+        (name != bare and mention.count is None and not _RE["owned"].search(before))
+        or _RE["numbered"].search(text[max(0, begin - 12) : begin])
     ):
         return None
-    start = mention.start + skip
-    return _RE["plural"].sub("", name).strip(" -,"), start, _count(text, start, mention.end)[0] or mention.count
+    return _RE["plural"].sub("", name).strip(" -,"), begin, _count(text, begin, mention.end)[0] or mention.count
 
 
 def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Iterator[Fact]:

@@ -17,11 +17,12 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import typed
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import denied, doubt, is_need_asked, negated
-from oomdoc.intake.sieve import Expression, Sieve, Vocabulary
+from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 from oomkb.dataclass import dataclass
 from oomkb.toml_files import read_toml
 
 _RE: Final = patterns(__file__)
+_OFFLOADS: Final = _RE.sieved("offloads")
 _LANGUAGE: Final = frozenset(
     ("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill", "embedding")
 )
@@ -97,7 +98,22 @@ def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     for _, line, rows in _sieve("prose").over(lines, words):
         for row in rows:
             for found in row.spelling.finditer(line.text):
-                yield from _stated(line, row, found)
+                yield from _stated(line, row.fact, row.value, row.sure, found)
+    for line in candidates(_OFFLOADS, lines, words):
+        for found in _OFFLOADS.finditer(line.text):
+            what = _offloaded(line.text, *found.span())
+            yield from _stated(line, "offload", what or ("optimizer", "param"), 0.72 if what else 0.55, found)
+
+
+def _offloaded(text: str, start: int, end: int) -> tuple[str, ...]:
+    """What the clause around words for offloading says is offloaded; empty where it says nothing."""
+    before = _RE["pause"].split(text[max(0, start - _CLAUSE) : start])[-1]
+    behind = _RE["pause"].split(text[end : end + _CLAUSE])[0]
+    return tuple(name for name, noun in _RE.group("offloaded").items() if noun.search(before) or noun.search(behind))
+
+
+_CLAUSE: Final = 48
+"""Characters around words for offloading in which it stands what is offloaded."""
 
 
 def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -109,21 +125,26 @@ def read_traces(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
                 yield Fact(row.fact, row.value, line.span(found.start() + 1), "log", row.sure - 0.1)
 
 
-def _stated(line: Line, row: _Word, found: re.Match[str]) -> Iterator[Fact]:
+def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]) -> Iterator[Fact]:
     text, span = line.text, line.span(found.start() + 1)
     if any(negated(text, found.start(n)) for n in range(1, 1 + (found.lastindex or 0))):
         return  # "LoRA, not in 4-bit": neither the one nor its opposite
+    if fact == "dtype" and (
+        _RE["cache_before"].search(text[max(0, found.start() - 24) : found.start()])
+        or _RE["cache_behind"].match(text, found.end())
+    ):
+        return  # the KV cache's
     off = negated(text, found.start()) or denied(text, found.end())
-    sure = row.sure - min(0.12, doubt(text, found.start(), found.end()))
-    needed = row.fact != "dtype" and is_need_asked(text, found.start())
+    sure -= min(0.12, doubt(text, found.start(), found.end()))
+    needed = fact != "dtype" and is_need_asked(text, found.start())
     if _RE["listed"].match(text, found.end()) or needed:
         return
     if not off:
-        yield Fact(row.fact, row.value, span, "prose", max(0.5, sure))
-    elif row.fact == "grad_ckpt":
+        yield Fact(fact, value, span, "prose", max(0.5, sure))
+    elif fact == "grad_ckpt":
         if _RE["either"].search(text[max(0, found.start() - 20) : found.start()]) is None:
             yield Fact("grad_ckpt", False, span, "prose", sure + 0.02)
-    elif row.fact == "method" and row.value in ("lora", "qlora"):
+    elif fact == "method" and value in ("lora", "qlora"):
         yield Fact("method", "full", span, "prose", 0.66)
 
 
@@ -158,12 +179,16 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def _first(row: _Word, literal: str, lines: Sequence[Line]) -> tuple[Line, int] | None:
     """Where a word first says what the job is for."""
+    planned = None
     for line in lines:
         if literal in line.low:
             for found in row.spelling.finditer(line.raw):
-                if _is_aim(line.raw, row, found):
+                if not _is_aim(line.raw, row, found):
+                    continue
+                if _RE["later"].search(line.raw[max(0, found.start() - 48) : found.start()]) is None:
                     return line, found.end()
-    return None
+                planned = planned or (line, found.end())
+    return planned
 
 
 def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
@@ -175,7 +200,7 @@ def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
         and _RE["embeddings"].search(before)
     ):
         return False
-    return not negated(text, found.start()) and _RE["later"].search(before) is None
+    return not negated(text, found.start())
 
 
 def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabulary) -> Fact | None:

@@ -1,0 +1,56 @@
+"""Numbers of a question that nothing in its answer rests on: what was not understood is named, never passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Final
+
+from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.intake.asked import WrittenNumber
+from oomdoc.intake.numbers import numbers_in
+from oomdoc.messages import Message, say
+
+_MAX_NAMED: Final = 4
+_MAX_DEPTH: Final = 6
+_TOLERANCE: Final = 1e-3
+
+
+def unused_numbers(found: Diagnosis) -> Iterator[Message]:
+    """The numbers that are no value of a fact, a setting or a compared run."""
+    asked = found.asked
+    if asked is None or not found.careful or found.evidence.documents:
+        return
+    used: set[float] = set()
+    used.update(_values([fact.value for fact in found.evidence.facts.values()]))
+    used.update(_values([dict(signal.data) for signal in found.evidence.signals]))
+    used.update(_values([found.job, dict(found.evidence.versions), [side.fields for side in asked.alternatives]]))
+    for field in fields(asked):
+        if field.name != "numbers":
+            used.update(_values(getattr(asked, field.name)))
+    left = [one.phrase for one in asked.numbers if not _is_used(one, used)]
+    if left:
+        yield say("answer.unused", phrases=list(dict.fromkeys(left))[:_MAX_NAMED])
+
+
+def _is_used(number: WrittenNumber, used: set[float]) -> bool:
+    return any(abs(value - known) <= _TOLERANCE * value for value in number.values for known in used)
+
+
+def _values(thing: Any, depth: int = 0) -> Iterator[float]:
+    """Every number in a value, those inside its words included."""
+    if isinstance(thing, bool) or thing is None or depth > _MAX_DEPTH:
+        return
+    if isinstance(thing, int | float):
+        yield float(thing)
+    elif isinstance(thing, str):
+        yield from numbers_in(thing)
+    elif isinstance(thing, Mapping):
+        for value in thing.values():
+            yield from _values(value, depth + 1)
+    elif isinstance(thing, list | tuple | set | frozenset):
+        for value in thing:
+            yield from _values(value, depth + 1)
+    elif is_dataclass(thing):
+        for field in fields(thing):
+            yield from _values(getattr(thing, field.name), depth + 1)

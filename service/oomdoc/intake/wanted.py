@@ -1,0 +1,92 @@
+"""What a question asks for: the nearest pair of a word that asks for an amount or an extreme and a quantity.
+
+``how many`` + ``users``, ``max`` + ``ctx len``, ``最多`` + ``几个请求``: any word of the one kind with any of the other
+in either order, a few words apart in one sentence. A quantity that has its value beside it is stated, not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Final, Literal, cast
+
+from oomdoc.intake.patterns import patterns
+
+Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]
+"""``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
+the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes.
+"""
+_RE: Final = patterns(__file__)
+_MAX_WORDS: Final = {"least": 7, "extreme": 7, "smallest": 7, "count": 7, "which": 2}
+"""Words between a word that asks and the quantity that it asks for."""
+_BEFORE: Final = {True: 1.5, False: 0.5}
+"""Words of distance that a quantity before the word that asks for it counts more, in English and in Chinese."""
+_OF_A_CARD: Final = frozenset([("smallest", "cards"), ("which", "cards")])
+"""Questions for a card are for what it must hold."""
+_COUNTED: Final = frozenset({"requests", "cards"})
+"""Quantities whose number stands before them."""
+_MAX_TO_PART: Final = 3
+"""The same of one part of the memory, which is named for many other reasons."""
+_PARTS: Final = frozenset({"share", "cache"})
+_NO_PAIRS: Final = frozenset(
+    [
+        *(("extreme", what) for what in ("amount", "host", "cards")),
+        *((how, what) for how in _MAX_WORDS if how != "count" for what in _PARTS),
+    ]
+)
+"""A limit of memory is no question for it."""
+
+
+def wanted_in(text: str) -> Wanted:
+    """What a question wants; ``fit`` where it asks for no quantity."""
+    sentences = list(_sentences(text))
+    for some in ([one for one in sentences if one.rstrip()[-1:] in ("?", "？") or _RE["puts"].search(one)], sentences):
+        if pairs := [(cost, n, kind) for n, sentence in enumerate(some) for cost, kind in _pairs(sentence)]:
+            return cast("Wanted", min(pairs, key=lambda pair: pair[:2])[2])
+    alone = (name for name, pattern in _RE.group("alone").items() if pattern.search(text))
+    return cast("Wanted", next(alone, "fit"))
+
+
+def _sentences(text: str) -> Iterator[str]:
+    start = 0
+    for stop in _RE["stop"].finditer(text):
+        yield text[start : stop.end()]
+        start = stop.end()
+    yield text[start:]
+
+
+def _pairs(text: str) -> Iterator[tuple[float, str]]:
+    """The pairs of a sentence and what each costs, in words of distance."""
+    groups = _RE.group("asks").items()
+    asking = [(kind, *found.span()) for kind, pattern in groups for found in pattern.finditer(text)]
+    quantities = list(_quantities(text)) if asking else []
+    for (how, start, end), (what, first, last) in product(asking, quantities):
+        ahead = last <= start
+        between = text[last:start] if ahead else text[end:first]
+        words = len(_RE["word"].findall(between))
+        most = min(_MAX_WORDS[how], _MAX_TO_PART) if what in _PARTS else _MAX_WORDS[how]
+        if words > most or (how, what) in _NO_PAIRS or (how == "which" and ahead) or _RE["parts"].search(between):
+            continue
+        order = ahead * _BEFORE[text[last - 1].isascii()]
+        kind = "amount" if (how, what) in _OF_A_CARD else what
+        yield words + order, _part_of_memory(text, last) or kind if kind == "amount" else kind
+
+
+def _quantities(text: str) -> Iterator[tuple[str, int, int]]:
+    """Quantities without a value, each place once; of two names of one place that of the earlier row counts."""
+    taken: list[tuple[int, int]] = []
+    for kind, pattern in _RE.group("quantity").items():
+        for found in pattern.finditer(text):
+            first, last = found.span()
+            if any(first < stop and begin < last for begin, stop in taken):
+                continue
+            taken.append((first, last))
+            before, behind = ("count_before", "count_behind") if kind in _COUNTED else ("value_before", "value_behind")
+            if not _RE[behind].match(text, last) and not _RE[before].search(text, max(0, first - 24), first):
+                yield kind, first, last
+
+
+def _part_of_memory(text: str, end: int) -> str | None:
+    """The one part of memory that is asked for: ``how much memory do the logits take``, ``weights only, total GB``."""
+    found = _RE["part_alone"].search(text) or _RE["of_part"].match(text, end)
+    return next((name for name in ("cache", "host", "share") if found is not None and found[name]), None)
