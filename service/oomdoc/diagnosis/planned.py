@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import BASE, first_that_fits, forms_of_sides, machines_of, offloading, sharded
+from oomdoc.diagnosis.run_completion import spelled_out
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import Asked, asked_of, pairs_in
-from oomdoc.stated import stated_fields
+from oomdoc.intake.asked import Asked, asked_of
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
-from oomkb.errors import OomdocError
 from oomkb.frameworks import LAUNCHERS, complete, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
@@ -102,7 +101,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     """The run that a question is about."""
     asked = asked_of(evidence)
     careful = careful_job(evidence, job)
-    job = _split_as_stated(_spelled_out(job, evidence))
+    job = _split_as_stated(spelled_out(job, evidence))
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
@@ -183,24 +182,6 @@ def locally_served(evidence: Evidence, job: Job) -> Job:
 def blocks(quant: str) -> str:
     """Four bits in the words of these engines, which know neither bitsandbytes nor AWQ."""
     return "q4_k_m" if quant in ("nf4", "awq-int4", "gptq-int4", "int4") else "q8_0" if quant == "int8" else quant
-
-
-def _spelled_out(job: Job, evidence: Evidence) -> Job:
-    """With ``field=value`` in the words of the job document that no reader took (``method=full grad_ckpt=true``)."""
-    for name, value in pairs_in(evidence):
-        if job.get(name) is None:
-            try:
-                job = job.with_fields(stated_fields({name: _scalar(value)}))
-            except OomdocError:
-                continue
-    return job
-
-
-def _scalar(text: str) -> Any:
-    """A value as YAML would have it, where that is a plain one."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return int(text) if text.isdecimal() and len(text) < 12 else text
 
 
 _SIXTEEN_BITS: Final = ("bf16", "fp16")

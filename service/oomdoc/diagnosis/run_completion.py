@@ -1,10 +1,13 @@
-"""A failed run as its own text completes it: layers over cards, ranks that speak, the usual precision."""
+"""A run as its own text completes it: layers over cards, ranks that speak, the usual precision, fields spelt out."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.evidence import Evidence
+from oomdoc.intake.asked import pairs_in
+from oomdoc.stated import stated_fields
+from oomkb.errors import OomdocError
 from oomkb.frameworks import PLAIN, described
 from oomkb.memory.job import Assumption, Job
 
@@ -45,3 +48,21 @@ def ranks_that_speak(evidence: Evidence, job: Job) -> Job:
 def usual_precision(evidence: Evidence, job: Job) -> Job:
     """Mixed precision where the configuration of a failed run is out of sight: nearly all set it, and few say so."""
     return job if evidence.documents else described(job)
+
+
+def spelled_out(job: Job, evidence: Evidence) -> Job:
+    """With ``field=value`` in the words of the job document that no reader took (``method=full grad_ckpt=true``)."""
+    for name, value in pairs_in(evidence):
+        if job.get(name) is None:
+            try:
+                job = job.with_fields(stated_fields({name: _scalar(value)}))
+            except OomdocError:
+                continue
+    return job
+
+
+def _scalar(text: str) -> Any:
+    """A value as YAML would have it, where that is a plain one."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.isdecimal() and len(text) < 12 else text
