@@ -65,4 +65,6 @@ def _scalar(text: str) -> Any:
     """A value as YAML would have it, where that is a plain one."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
+    if "," in text:
+        return text.split(",")
     return int(text) if text.isdecimal() and len(text) < 12 else text

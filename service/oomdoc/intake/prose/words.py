@@ -101,15 +101,22 @@ def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
                 yield from _stated(line, row.fact, row.value, row.sure, found)
     for line in candidates(_OFFLOADS, lines, words):
         for found in _OFFLOADS.finditer(line.text):
-            what = _offloaded(line.text, *found.span())
-            yield from _stated(line, "offload", what or ("optimizer", "param"), 0.72 if what else 0.55, found)
+            what, begin = _offloaded(line.text, *found.span())
+            if line.text[found.end() : found.end() + 1] != "=" and not negated(line.text, begin):
+                yield from _stated(line, "offload", what or ("optimizer", "param"), 0.72 if what else 0.55, found)
 
 
-def _offloaded(text: str, start: int, end: int) -> tuple[str, ...]:
-    """What the clause around words for offloading says is offloaded; empty where it says nothing."""
+def _offloaded(text: str, start: int, end: int) -> tuple[tuple[str, ...], int]:
+    """What the clause around words for offloading says is offloaded, nothing where it does not say; and its begin."""
     before = _RE["pause"].split(text[max(0, start - _CLAUSE) : start])[-1]
     behind = _RE["pause"].split(text[end : end + _CLAUSE])[0]
-    return tuple(name for name, noun in _RE.group("offloaded").items() if noun.search(before) or noun.search(behind))
+    named, begin = list[str](), start
+    for name, noun in _RE.group("offloaded").items():
+        if (found := noun.search(before)) is not None:
+            begin = min(begin, start - len(before) + found.start())
+        if found is not None or noun.search(behind) is not None:
+            named.append(name)
+    return tuple(named), begin
 
 
 _CLAUSE: Final = 48
