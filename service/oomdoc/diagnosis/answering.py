@@ -234,7 +234,10 @@ def _host(about: Plain) -> Iterator[Message]:
                 yield say("answer.host-most", most_bytes=most)
     elif about.wanted == "host":
         phases = [phase.terms_bytes for phase in estimate.host_phases.values()]
-        mapped = max((terms.get("mapped files", 0.0) for terms in phases), default=0.0) or 2.0 * estimate.params
+        held = max((p.terms_bytes.get("weights", 0.0) for p in estimate.phases.values()), default=0.0) * (
+            job.world or 1
+        )
+        mapped = held or max((terms.get("mapped files", 0.0) for terms in phases), default=0.0)
         own = max((sum(terms.values()) - terms.get("mapped files", 0.0) for terms in phases), default=LIBRARIES_BYTES)
         yield say("answer.host-load", own_bytes=own, mapped_bytes=mapped)
 

@@ -326,6 +326,8 @@ def _weighed(text: str, start: int, end: int) -> int | None:
     if not (asks_on(text, end) or (not _ASKED.search(text) and ROWS["asks"].search(text))):
         return None
     ahead, behind = ROWS["turns"].search(before), ROWS["matters"].match(text, end)
+    if behind is None and (negated(text, start) or denied(text, end)):
+        return None  # off in the run that is asked about
     away = [len(before) - ahead.start()] if ahead else []
     return min([*away, behind.end() - end] if behind else away, default=None)
 
