@@ -198,14 +198,10 @@ def test_the_file_is_its_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("OOMDOC_STATE", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    old = tmp_path / ".cache" / "oomdoc"
-    old.mkdir(parents=True)
-    (old / "oomdoc.db").touch()
     url = default_database_url()
     open_store(url).close()
     file = Path(url.removeprefix("sqlite:///"))
     assert file == tmp_path / ".local" / "state" / "oomdoc" / "oomdoc.db"
-    assert not (old / "oomdoc.db").exists()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
