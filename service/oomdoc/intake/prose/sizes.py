@@ -97,14 +97,15 @@ def _capacity(text: str, start: int, end: int, before: str, behind: str, cards: 
             and not re.match(r"[^)）]{0,6}[a-z]* ?(?:system|host|cpu)", behind, _I)
         )
         return 0.7 if near and before[-1:] in "(（" else 0.0
+    used = _RE["used_before"].search(before) is not None
     touching = any(
         (0 <= start - e <= 30 and _RE["touches"].match(text[e:start]))
-        or (0 <= s - end <= 24 and _RE["tied"].match(text[end:s]))
+        or (0 <= s - end <= 24 and _RE["tied"].match(text[end:s]) and not (used and " on " in text[end:s]))
         for s, e in cards
     )
     if touching:
         return 0.85
-    if _RE["used_before"].search(before):
+    if used:
         return 0.0
     if _RE["card_behind"].match(behind):
         return 0.78
