@@ -250,11 +250,10 @@ def _cache_alone(about: Plain) -> Iterator[Message]:
             "thousand_bytes": 1000 * served.needed_bytes / tokens,
             "cache_bytes": served.needed_bytes / served.at_once,
         }
+        key = "answer.cache"
         if served.at_once > 1:
-            sizes |= {"all_bytes": served.needed_bytes, "count": served.at_once}
-        yield say(
-            "answer.cache-several" if served.at_once > 1 else "answer.cache", length=f"{served.length:,}", **sizes
-        )
+            key, sizes = "answer.cache-several", sizes | {"all_bytes": served.needed_bytes, "count": served.at_once}
+        yield say(key, length=f"{served.length:,}", **sizes)
 
 
 def _decisive(about: Plain) -> Message:

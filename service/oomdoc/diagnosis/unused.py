@@ -12,22 +12,19 @@ from oomdoc.intake.numbers import numbers_in
 from oomdoc.messages import Message, say
 
 _MAX_NAMED: Final = 4
-_MAX_DEPTH: Final = 6
+_MAX_DEPTH: Final = 8
 _TOLERANCE: Final = 1e-3
 
 
 def unused_numbers(found: Diagnosis) -> Iterator[Message]:
     """The numbers that are no value of a fact, a setting or a compared run."""
     asked = found.asked
-    if asked is None or not found.careful or found.evidence.documents:
+    if asked is None or not asked.numbers or not found.careful or found.evidence.documents:
         return
-    used: set[float] = set()
-    used.update(_values([fact.value for fact in found.evidence.facts.values()]))
-    used.update(_values([dict(signal.data) for signal in found.evidence.signals]))
-    used.update(_values([found.job, dict(found.evidence.versions), [side.fields for side in asked.alternatives]]))
-    for field in fields(asked):
-        if field.name != "numbers":
-            used.update(_values(getattr(asked, field.name)))
+    evidence = found.evidence
+    read = [fact.value for fact in evidence.facts.values()], [signal.data for signal in evidence.signals]
+    words = [getattr(asked, field.name) for field in fields(asked) if field.name != "numbers"]
+    used = set(_values((*read, found.job, evidence.versions, words)))
     left = [one.phrase for one in asked.numbers if not _is_used(one, used)]
     if left:
         yield say("answer.unused", phrases=list(dict.fromkeys(left))[:_MAX_NAMED])

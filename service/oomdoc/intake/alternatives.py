@@ -251,8 +251,7 @@ def _numbered(text: str) -> dict[str, list[list[Mention]]]:
         if len(mentions) == 1 and (other := ROWS["other_number"].match(text, mentions[0][1])) is not None:
             place = next(name for name in ("n", "m", "o", "p") if other[name])
             apart = other.start(place) in named or any(start <= other.start(place) < end for start, end in cards)
-            if place == "p" and field not in _MACHINES:
-                apart = True
+            apart = apart or (place == "p" and field not in _MACHINES)
             if not apart and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
                 mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))
         by_field.setdefault(field, []).append(mentions)

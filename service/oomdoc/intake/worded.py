@@ -19,8 +19,7 @@ _CACHED: Final = {"none": "bf16"}
 def worded(text: str) -> dict[str, list[Mention]]:
     """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
     by_field: dict[str, list[Mention]] = {}
-    rows = ROWS.group("choice").items()
-    for name, pattern in rows:
+    for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
             if field == "quant" and _of_optimizer(text, *match.span()):
