@@ -97,6 +97,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
         "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
         "gathered weights": "units that a sharding wrapper has gathered (oomkb.memory.sharding)",
+        "saved weights": "gathered ones that torch's own linear layers save under ZeRO-3 (DeepSpeed zero/linear.py)",
         "reduction buffer": "gradients on their way to being reduced",
         "optimizer temporaries": "foreach copies all second moments (torch/optim/adamw.py); fp32 gradients under ZeRO",
         "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",

@@ -28,6 +28,17 @@ def offloaded(job: Job, sharding: str) -> frozenset[str]:
     return kinds - {"param"} if sharding in _EARLY else kinds
 
 
+def keeps_gathered(job: Job) -> bool:
+    """Whether torch's own linear layers run under stage 3: what they save for backward is the gathered weight.
+
+    ``memory_efficient_linear`` replaces them (DeepSpeed ``zero/linear.py``); before 0.19.6 in models that are made
+    inside ``zero.Init`` alone (its pull request 8189).
+    """
+    engine, apart = engine_version(job), job.extra.get("zero3_init_flag") is False
+    early = bool(engine) and engine < (0, 19, 6)
+    return job.sharding == "zero3" and (job.extra.get("memory_efficient_linear") is False or (apart and early))
+
+
 def pins(job: Job, sharding: str) -> bool | None:
     """Whether offloaded buffers are pinned: ``pin_memory``, on by default since DeepSpeed 0.19.5.
 

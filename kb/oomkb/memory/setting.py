@@ -10,7 +10,7 @@ from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
-from oomkb.memory.offload import offloaded, pins
+from oomkb.memory.offload import keeps_gathered, offloaded, pins
 from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
@@ -270,7 +270,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         fused_ce=bool(job.fused_ce) or style == "chunked",
         style=style,
         sharding=sharding,
-        reshard=job.reshard_after_forward is not False and sharding != "shard-grad-op",
+        reshard=sharding != "shard-grad-op" and job.reshard_after_forward is not False and not keeps_gathered(job),
         world=world,
         dp=dp,
         tp=tp,

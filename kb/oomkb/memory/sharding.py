@@ -256,10 +256,18 @@ def zero_extra(s: Setting, shape: ModelShape) -> Extra:
     # ``stage3.py``: the flat buffer of gradient partitions lives where the optimizer does, whatever is accumulated.
     owned = 0.0 if "optimizer" in s.offload else (u.layers + u.root) * c / s.shards
     grads = owned if not s.adapters else 0.0
+    # Saved by every linear layer until its own backward, where DeepSpeed's do not run (``offload.keeps_gathered``).
+    one, whole = (0.0, 0.0) if s.reshard else (u.layer * c, (u.layers if s.ckpt == "none" else u.layer) * c)
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
         # The partitioned gradients are one flat buffer, allocated up front.
-        return {"gathered weights": gathered + prefetch, "reduction buffer": bucket, "gradients": grads}
+        if part == "embedding" or (phase != "backward" and s.ckpt != "none"):
+            saved = 0.0
+        else:
+            last = share == "grads" or part in _ENDS
+            saved = one if last or (phase == "forward" and share == "none") else whole
+        kept = {"saved weights": saved} if saved else _NOTHING
+        return {"gathered weights": gathered + prefetch, "reduction buffer": bucket, "gradients": grads, **kept}
 
     return extra
 

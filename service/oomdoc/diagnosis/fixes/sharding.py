@@ -69,7 +69,7 @@ def _elements(job: Job, name: str, own: float) -> float:
     return 0.0 if isinstance(size, str) else float(size)
 
 
-@remedy("same-numbers", "training", reduces=(*_STATES, "gathered weights"))
+@remedy("same-numbers", "training", reduces=(*_STATES, "gathered weights", "saved weights"))
 def fsdp(job: Job, context: Context) -> Iterator[Variant]:
     """Fully sharded data parallel: weights, gradients and optimizer states split, one layer gathered at a time.
 

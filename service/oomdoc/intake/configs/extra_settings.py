@@ -41,7 +41,7 @@ _NAMES: Final = {
 _FLAGS: Final = words(
     """
     lora_mlp_kernel padding_free freeze_vision_tower freeze_vit use_liger_kernel calculate_entropy entropy_checkpointing
-    entropy_from_logits_with_chunking zero3_init_flag
+    entropy_from_logits_with_chunking zero3_init_flag memory_efficient_linear
     """
 )
 _METRICS: Final = "compute_metrics"
