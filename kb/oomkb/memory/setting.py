@@ -11,7 +11,7 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
-from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
+from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, is_megatron, own_sharding, ranks
 from oomkb.memory.releases import (
     FUSED,
     LOADED,
@@ -218,7 +218,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     if upcasts_frozen(job, quant):
         param = "fp32"
     world, dp, tp, pp, cp, sp, ep, per_node = ranks(job, shape)
-    sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
+    sharding = own_sharding(job, pick("sharding", job.sharding, "ddp" if dp > 1 else "none"))
     if param == "fp32" and loads_in_16_bits(job, sharding):
         param, notes = "bf16", (*notes, LOADED)
     if param in ("bf16", "fp16") and upcast_trained(job, adapters, sharding, autocast):
@@ -232,13 +232,12 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         seq = max(seq, images.tokens) if counted(job) else seq + images.tokens
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm") else 1
     style = preference_style(job) if objective in PREFERRED or objective == "grpo" else ""
-    packed = bool(job.packing)
     # A limit of tokens is one of each GPU; a longer sample than that is a micro-batch of its own.
     batch = samples * doubled if not job.micro_tokens else max(1.0, job.micro_tokens * cp * sp / seq)
     loose = objective not in ONLINE and is_loose(job)
     batch = typical_rows(batch) if loose else batch
     samples = samples if not job.micro_tokens else max(1, int(batch / doubled))
-    megatron = _is_megatron(job, sharding)
+    megatron = is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
     if megatron and job.grad_ckpt == "selective" and attention == "eager":
         attention = "flash2"  # scores are computed again, so that none is kept (arXiv 2205.05198, section 5)
@@ -264,7 +263,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         samples=samples,
         seq=seq,
         images=images,
-        packed=packed,
+        packed=bool(job.packing),
         ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if trains else False, job, shape.dims.model_type),
         attention=attention,
         fused_ce=bool(job.fused_ce) or style == "chunked",
@@ -326,12 +325,6 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
 
 
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
-
-
-def _is_megatron(job: Job, sharding: str) -> bool:
-    framework = (job.framework or "").lower()
-    named = any(word in framework for word in ("megatron", "nemo"))
-    return "automodel" not in framework and (sharding == "distributed-optimizer" or named)
 
 
 def _expert_adapters(job: Job, shape: ModelShape) -> str:

@@ -222,3 +222,14 @@ def test_activations_over_groups(tp, on, cp, recomputed):
     split = tp if on else 1
     published = tokens * H * (2 / split if rec is True else 34 / tp if on else 10 + 24 / tp)
     assert (found[1] - found[0]) / 4 == pytest.approx(published, rel=0.01)
+
+
+def test_zero_1_under_megatron_is_its_distributed_optimizer():
+    """Its buffers of fp32 gradients are there once, in one replica too; Megatron-DeepSpeed's ZeRO is DeepSpeed's."""
+    shape = ModelShape.from_config(GPT)
+    job = {"model": GPT, "framework": "megatron", "world": 8, "pp": 8, "micro_batch": 1, "seq_len": 64, "dp": 1}
+    kinds = ("zero1", "distributed-optimizer")
+    one, own = (states_of(resolve_setting(Job.from_document({**job, "sharding": k}), shape), shape) for k in kinds)
+    assert one == own
+    deepspeed = Job.from_document({**job, "framework": "megatron-deepspeed", "sharding": "zero1"})
+    assert resolve_setting(deepspeed, shape).sharding == "zero1"
