@@ -194,6 +194,20 @@ def _liger(job: Job, framework: str) -> bool:
     return "automodel" in framework or (bool(fused) and any(w in framework for w in _LIGER))
 
 
+def lacks_kernel(job: Job, dtype: str) -> bool:
+    """Whether SDPA has none but its written-out kernel on a card of AMD.
+
+    torch for ROCm has fused ones since it was built with AOTriton: 2.3 for 16 bits, 2.5 for fp32
+    (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``, ``check_prefer_...`` under ``USE_ROCM``).
+    """
+    torch = version(job.versions.get("torch") or "")
+    old = bool(torch) and torch < ((2, 5) if dtype == "fp32" else (2, 3))
+    return old and _AMD.search(job.gpu or "") is not None
+
+
+_AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
+
+
 def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
     """Whose kernels take in what surrounds the matrix products.
 

@@ -24,6 +24,7 @@ from oomkb.memory.releases import (
     fused_kernels,
     has_mixer_kernels,
     is_litgpt,
+    lacks_kernel,
     loads_in_16_bits,
     loss_copies,
     outlives,
@@ -116,6 +117,8 @@ class Setting:
     torch: tuple[int, ...]
     masked: bool
     """An attention mask is materialised (padding, or an SDPA path that cannot rely on causality)."""
+    unfused: bool
+    """No fused attention kernel takes the dtype on this card (:func:`oomkb.memory.releases.lacks_kernel`)."""
     cuda: bool
     """Kernels of a CUDA device; without a named GPU the reference kernels of ``bench/trace.py``."""
     held_bytes: int
@@ -293,6 +296,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         transformers=transformers_of(job),
         torch=version(job.versions.get("torch") or ""),
         masked=_masked(job, shape, attention) and objective != "inference",
+        unfused=lacks_kernel(job, autocast if autocast not in ("none", "fp8") else param),
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
         deepspeed=sharding.startswith("zero") or "deepspeed" in (job.framework or "").lower(),
