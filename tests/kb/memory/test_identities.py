@@ -293,4 +293,4 @@ def test_sdpa_writes_scores_out_on_amd_cards_of_old_releases(gpu, torch, dtype, 
     job = {"params_b": 7, "param_dtype": dtype, "gpu": gpu, "attention": "sdpa", "micro_batch": 4, "seq_len": 1024}
     stated = Job.from_document({**job, "versions": {"torch": torch} if torch else {}})
     scores = estimate(stated, ModelShape.from_params_b(7)).phases["loss"].terms_bytes.get("attention scores", 0.0)
-    assert (scores > 0) is written_out
+    assert (scores > GIB) is written_out  # the mask of padded batches counts among them
