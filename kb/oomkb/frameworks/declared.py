@@ -15,6 +15,7 @@ leaves no trace.
 - ``own_prefixes``: leading parts of a path that only this framework's keys have: each such key counts for it.
 - ``adds``: keys that may be written where they do not stand yet; any other is only changed where it stands; ``*``: all
   that the record itself has, and those of its base.
+- ``adds_beside``: keys of which one shows that a script that nobody knows takes all of ``adds``.
 - ``rivals``: sections of which a run uses one: where a key of one stands, none of another is added.
 - ``closed``: keys of another form of its files, in which settings are only changed where they stand.
 - ``prefixes``: leading parts of a path that may be left out, the longest first.
@@ -145,6 +146,7 @@ class Record:
     closed: frozenset[str] = frozenset()
     rivals: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
+    adds_beside: frozenset[str] = frozenset()
     dashes: bool = False
     bare_flags: bool = False
     by_last_part: bool = False
@@ -170,7 +172,17 @@ class Record:
 
 _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
 _LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
-_WORDS: Final = ("starts", "marks", "hints", "known", "ignores", "closed", "rivals", "deepspeed_offloading")
+_WORDS: Final = (
+    "starts",
+    "marks",
+    "hints",
+    "known",
+    "ignores",
+    "closed",
+    "rivals",
+    "adds_beside",
+    "deepspeed_offloading",
+)
 _TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
 _PLAIN: Final = (
     *(*_TEXTS, "min_compute", "dashes", "bare_flags", "by_last_part", "whole_paths"),

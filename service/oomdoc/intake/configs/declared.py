@@ -53,6 +53,7 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         suffix=record.by_last_part,
         exact=not bases if record.whole_paths is None else record.whole_paths,
         adds=adds,
+        adds_beside=record.adds_beside,
         adds_all=whole,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any, Final
@@ -219,21 +220,42 @@ def clean_key(key: str) -> str:
     return norm(_KEY_CLEAN.sub("", key) if "[" in key or key[:1] in ("+", "~") else key)
 
 
-def known_as(entries: Iterable[Entry], owner: Table | None) -> Iterator[Entry]:
-    """Entries under the keys the table lists: without leading path parts it lets one leave out."""
+def known_as(entries: Iterable[Entry], owner: Table | None, *, whole: bool = True) -> Iterator[Entry]:
+    """Entries under the keys the table lists: without leading path parts it lets one leave out.
+
+    :param whole: whether these are all of a piece, whose sections may be told by what else stands in them.
+    """
     if owner is None:
         yield from entries
         return
     names = owner.names | owner.neutrals
+    entries = list(entries)
+    homes = _homes(entries, owner) if whole else frozenset()
     for entry in entries:
         key = clean_key(entry.key)
         if entry.style not in ("kwarg", "call"):
-            whole = key.partition(".")[2] if entry.style == "attribute" else ""
-            if "." in whole and whole in owner.names:  # ``cfg.train.micro_batch_size = 4``, whatever holds it
-                key = whole
+            path = key.partition(".")[2] if entry.style == "attribute" else ""
+            if "." in path and path in owner.names:  # ``cfg.train.micro_batch_size = 4``, whatever holds it
+                key = path
             key = _named_in(key, owner, names, pair=entry.style == "pair")
+            home, _, last = key.rpartition(".")
+            key = last if home in homes and key not in names and last in names else key
             key = _in_full(key, names) if entry.style in ("flag", "flag=", "bare") else key
         yield entry if key == entry.key else replace(entry, key=key)
+
+
+_MIN_OF_HOME: Final = 4
+
+
+def _homes(entries: Iterable[Entry], owner: Table) -> frozenset[str]:
+    """Sections that hold so many of the table's long keys that its short ones mean there what they mean at the top."""
+    if owner.exact:
+        return frozenset()
+    paths = (clean_key(e.key).rpartition(".") for e in entries if e.style == "pair" and "." in e.key)
+    count = Counter(
+        home for home, _, last in paths if "_" in last and len(last) >= _MIN_KEY_CHARS and owner.knows(last)
+    )
+    return frozenset(home for home, n in count.items() if n >= _MIN_OF_HOME and not of_other_role(f"{home}."))
 
 
 def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> str:

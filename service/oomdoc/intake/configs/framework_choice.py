@@ -209,7 +209,7 @@ def known_keys(settings: list[Entry], owner: Table | None) -> list[bool]:
     if owner is None:
         names = all_names()
         return [norm(key) in names for key in dict.fromkeys(e.key for e in settings)]
-    found = {shown.key: norm(shown.key) for shown in known_as(settings, owner)}
+    found = {shown.key: norm(shown.key) for shown in known_as(settings, owner, whole=False)}
     own = owner.marks | owner.hints | LAUNCH_KEYS
     return [owner.knows(key) or key in own or key.rsplit(".", 1)[-1] in LAUNCH_KEYS for key in found.values()]
 

@@ -78,6 +78,8 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
+    if doc.form == "shell" and doc.table.adds_beside and not doc.marks[0]:
+        open_ = open_ and view.has_any(doc.table.adds_beside)
     added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
     return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))
 

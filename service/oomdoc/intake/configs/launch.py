@@ -62,8 +62,18 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "MAX_CONCURRENT_REQUESTS": ("serving.max_num_seqs", whole),
     "CUDA_MEMORY_FRACTION": ("serving.gpu_memory_utilization", number),
     "NUM_SHARD": ("tp", whole),
-    "MODEL_ID": ("model", _model_of_hub),
-    "HF_MODEL_ID": ("model", _model_of_hub),
+    **dict.fromkeys(("MODEL_ID", "HF_MODEL_ID"), ("model", _model_of_hub)),
+    **{
+        f"{head}{name}": (field, number if name.startswith("GPU") else whole)
+        for head in ("", "VLLM_")
+        for name, field in (
+            ("MAX_MODEL_LEN", "serving.max_model_len"),
+            ("GPU_MEMORY_UTILIZATION", "serving.gpu_memory_utilization"),
+            ("MAX_NUM_SEQS", "serving.max_num_seqs"),
+            ("MAX_NUM_BATCHED_TOKENS", "serving.max_num_batched_tokens"),
+            ("TENSOR_PARALLEL_SIZE", "tp"),
+        )
+    },
     "OLLAMA_NUM_PARALLEL": ("serving.concurrency", whole),
     "OLLAMA_CONTEXT_LENGTH": ("serving.max_model_len", whole),
     "OLLAMA_KV_CACHE_TYPE": ("serving.kv_dtype", lambda value: {"f16": "auto"}.get(str(value), str(value))),
@@ -71,7 +81,8 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
 """Settings that are environment variables: the job field, and how the value is read.
 
 ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``), whose
-images on SageMaker take ``HF_MODEL_ID``;
+images on SageMaker take ``HF_MODEL_ID``; vLLM's flags in capitals, as images that start it take them (RunPod's worker:
+"convert flag names to uppercase with underscores"; LISA Serve, with ``VLLM_`` before them);
 Ollama (``envconfig/config.go``: each of the parallel requests has a cache of the whole context).
 """
 _DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
@@ -104,7 +115,7 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
     if devices and "gpus" not in found and "world" not in found:
         found["gpus"] = ("gpus", *devices[0])
     yield from found.values()
-    yield from _settings(env)
+    yield from _settings(entries, env)
     if "gpus" in found and "nodes" not in found:
         yield from (("gpu_count", count, entry) for count, entry in devices[:1] if count > found["gpus"][1])
 
@@ -126,7 +137,7 @@ def every_statement(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]
             yield "gpus", devices, entry
         elif name in ("gpus", "nodes") and count:
             yield name, count, entry
-    yield from _settings(env)
+    yield from _settings(entries, env)
 
 
 def counted_as(entry: Entry, text: str, was: Any, value: Any) -> str | None:
@@ -135,7 +146,10 @@ def counted_as(entry: Entry, text: str, was: Any, value: Any) -> str | None:
     ``None`` where the old value was worked out from something else.
     """
     if _COUNTING.get(entry.key) == "visible":
-        return ",".join(map(str, range(value)))
+        listed = [part.strip() for part in text.split(",") if part.strip()]
+        if listed == [str(device) for device in range(len(listed))]:
+            listed += map(str, range(len(listed), value))
+        return ",".join(listed[:value]) if value <= len(listed) else None  # which others are free, nobody knows
     found = _COUNTED_THING.fullmatch(text)
     if found is None or number(found[2]) != was:
         return str(value) if entry.style == "env" else None
@@ -265,10 +279,15 @@ def _launched(entry: Entry) -> Iterator[tuple[str, int]]:
         yield field, count
 
 
-def _settings(env: list[Entry]) -> Iterator[Reading]:
-    """What some programs take from the environment: TGI every one of its flags, ms-swift the sizes of images."""
+def _settings(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
+    """What some programs take from the environment: TGI every one of its flags, ms-swift the sizes of images.
+
+    A script's own variable reaches its commands by its name alone; in a file of nothing but variables, all are taken.
+    """
     for entry in env:
         field, read = ENVIRONMENT.get(entry.key, ("", None))
+        if entry.scope == "local" and entries and field != "model":
+            continue
         value = read(entry.value) if read is not None else None
         if isinstance(value, str) or (isinstance(value, int | float) and value > 0):
             yield field, value, entry

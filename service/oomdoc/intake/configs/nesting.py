@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,10 +14,13 @@ from oomdoc.intake.configs.forms.yaml import Block
 from oomdoc.intake.configs.values import as_scalar
 from oomkb.lazy import compiled
 
-_COMMAND_KEYS: Final = frozenset({"command", "args", "entrypoint", "run", "script", "cmd", "setup", "extraArgs"})
+_COMMAND_KEYS: Final = frozenset(
+    {"command", "args", "entrypoint", "run", "script", "cmd", "commands", "setup", "extraArgs"}
+)
 _IMAGES: Final = ("image", "repository")
 _ENV_PATH: Final = compiled(r"\.(?:environment|envs?)\.")
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "ash", "dash"})
+_DEFAULT: Final = compiled(r"\$\{[A-Za-z_]\w{0,60}:?-(?P<value>[^${}\"'\s]{1,200})\}")
 _WHOLE_COMMAND: Final = compiled(r"\S\s{1,200}--[A-Za-z]")
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
 _ARGUMENTS: Final = compiled(r"[A-Z]+_ADDITIONAL_ARGS\Z")
@@ -53,13 +56,25 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     env += _name_value(entries)
     for block in blocks:
         if block.key.rsplit(".", 1)[-1].rstrip("[]") in _COMMAND_KEYS:
-            out += _command_text(text, block.start, block.end, image, known)
+            out += _command_text(text, block.start, block.end, image, known, folded=block.folded)
     out += _additional(text, entries, blocks, image)
     if env:
         start = min(e.key_span[0] for e in env)
         stop = max(e.value_span[1] for e in env)
         out.append(Fragment(form="env", start=start, end=stop, entries=(), env=tuple(env), programs=(image,)))
-    return [f for f in out if f.entries or f.env]
+    defaults = {f"{{{e.key.rpartition('.')[2]}}}": e for e in entries if e.key.startswith("defaults.")}
+    return [replace(f, entries=tuple(_filled(text, f.entries, defaults))) for f in out if f.entries or f.env]
+
+
+def _filled(text: str, entries: Iterable[Entry], defaults: Mapping[str, Entry]) -> Iterator[Entry]:
+    """Values that a command leaves open (``--port {port}``), as the file's own ``defaults:`` have them."""
+    for entry in entries:
+        known = defaults.get(text[slice(*entry.value_span)])
+        yield (
+            entry
+            if known is None
+            else replace(entry, value=known.value, value_span=known.value_span, quote=known.quote, shared=True)
+        )
 
 
 def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:
@@ -67,8 +82,7 @@ def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:
     if entry.items:
         for item in entry.items:
             low, high = item.value_span
-            inner = (low + 1, high - 1) if item.quote else (low, high)
-            words.append(Word(text[slice(*inner)], *inner, value_span=inner, quote=""))
+            words.append(_word(text, *((low + 1, high - 1) if item.quote else (low, high))))
     else:
         words = _flow_words(text, *entry.value_span)
     lines = [w for w in words if _WHOLE_COMMAND.search(w.text)]
@@ -86,6 +100,13 @@ def arguments(text: str, words: list[Word], image: str) -> Fragment:
     return Fragment(form="yaml", start=low, end=high, entries=tuple(found), programs=(image, *programs), env=tuple(env))
 
 
+def _word(text: str, low: int, high: int) -> Word:
+    """A word; of ``${LENGTH:-4096}`` the value that holds where the variable is not set."""
+    default = _DEFAULT.fullmatch(text, low, high)
+    span = default.span("value") if default is not None else (low, high)
+    return Word(text[slice(*span)], low, high, value_span=span, shared=default is not None)
+
+
 def _flow_words(text: str, low: int, high: int) -> list[Word]:
     """The strings of a ``["--a", "b"]``."""
     words: list[Word] = []
@@ -96,7 +117,7 @@ def _flow_words(text: str, low: int, high: int) -> list[Word]:
             close = text.find(char, at + 1, high)
             if close < 0:
                 break
-            words.append(Word(text[at + 1 : close], at + 1, close, value_span=(at + 1, close)))
+            words.append(_word(text, at + 1, close))
             at = close + 1
         elif char in ", \t\r\n[]":
             at += 1
@@ -104,18 +125,23 @@ def _flow_words(text: str, low: int, high: int) -> list[Word]:
             stop = at
             while stop < high - 1 and text[stop] not in ",]\n":
                 stop += 1
-            raw = text[at:stop].rstrip()
-            words.append(Word(raw, at, at + len(raw), value_span=(at, at + len(raw))))
+            words.append(_word(text, at, at + len(text[at:stop].rstrip())))
             at = stop
     return words
 
 
 def _command_text(
-    text: str, low: int, high: int, image: str, known: Mapping[str, Variable] | None = None
+    text: str,
+    low: int,
+    high: int,
+    image: str,
+    known: Mapping[str, Variable] | None = None,
+    *,
+    folded: bool = True,
 ) -> list[Fragment]:
     if text[low : low + 1] in "\"'" and text[high - 1 : high] == text[low]:
         low, high = low + 1, high - 1
-    out = parse_shell(text, low, high, known=known).fragments
+    out = parse_shell(text, low, high, known=known, folded=folded).fragments
     return [
         Fragment(form="shell", start=f.start, end=f.end, entries=f.entries, programs=(*f.programs, image), env=f.env)
         for f in out

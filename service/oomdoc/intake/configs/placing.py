@@ -218,7 +218,7 @@ def _beside_its_like(doc: Doc, key: str) -> str | None:
     names = doc.table.names
     homes: set[str] = set()
     sections = False
-    for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table), strict=True):
+    for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table, whole=False), strict=True):
         if norm(shown.key) in names and entry.style == "pair":
             sections = sections or "." in shown.key
             homes |= {entry.key.rpartition(".")[0]} if "." not in shown.key else set()

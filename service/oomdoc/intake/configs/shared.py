@@ -75,7 +75,7 @@ def _bitsandbytes(words: tuple[str, ...], options: Options) -> Group:
     ``flags``: without a configuration object.
     """
     four, eight = options.get("four", ("load_in_4bit",)), options.get("eight", ("load_in_8bit",))
-    double = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant")
+    double = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant", "use_nested_quant")
     doubled = "doubled" in words
 
     def read(view: View) -> Iterator[Reading]:
@@ -101,7 +101,11 @@ def _bitsandbytes(words: tuple[str, ...], options: Options) -> Group:
             return out | ({name2 or double[0]: wanted} if name2 or ("one" not in words and wanted != doubled) else {})
         if value == "int8":
             return {name8 or eight[0]: True} | ({name4: False} if name4 else {})
-        if value != "none" or any("BitsAndBytesConfig" in view[n].scope for n in (name4, name8) if n):
+        if (
+            value != "none"
+            or not (name4 or name8)
+            or any("BitsAndBytesConfig" in view[n].scope for n in (name4, name8) if n)
+        ):
             return None  # the object itself quantises, in four bits where it says neither
         return {n: False for n in (name4, name8) if n}
 

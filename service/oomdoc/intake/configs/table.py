@@ -189,6 +189,8 @@ class Table:
     """Keys of a base that this framework reads nothing from."""
     adds: frozenset[str] = frozenset()
     """Keys that may be written where they do not stand yet: what runs the file is known to take these."""
+    adds_beside: frozenset[str] = frozenset()
+    """Keys of which one shows that a script of one's own takes them all; empty where that needs no sign."""
     adds_all: bool = False
     """Whether these are all of its own keys: what it runs says none of its settings elsewhere."""
     closed: frozenset[str] = frozenset()

@@ -141,6 +141,41 @@ def lines_lost(before, after):
             2,
         ),
         ("docker-compose.yml", COMPOSE, {"serving.max_model_len": 8192}, ['      - "8192"'], 1),
+        (
+            "compose.yml",
+            "services:\n  a:\n    image: vllm/vllm-openai:v0.10.1\n    command:\n      - --model=a/b-7b\n      - --max-model-len\n      - ${LEN:-4096}\n",
+            {"serving.max_model_len": 8192},
+            ["      - ${LEN:-8192}"],
+            1,
+        ),
+        (
+            "task.yml",
+            "type: task\ncommands:\n  - pip install trl\n  - python train.py\n    --model_name_or_path a/b-7b\n    --per_device_train_batch_size 8\n    --gradient_checkpointing True\n",
+            {"micro_batch": 4, "grad_ckpt": False},
+            ["    --per_device_train_batch_size 4", "    --gradient_checkpointing False"],
+            2,
+        ),
+        (
+            "recipe.yaml",
+            "defaults:\n  port: 8000\n  length: 4096\ncommand: |\n  vllm serve a/b-7b --port {port} \\\n    --max-model-len {length}\n",
+            {"serving.max_model_len": 8192},
+            ["  length: 8192"],
+            1,
+        ),
+        (
+            "tree.yaml",
+            "args:\n  per_device_train_batch_size: 8\n  gradient_accumulation_steps: 4\n  gradient_checkpointing: false\n  num_train_epochs: 2\n  save_strategy: 'no'\n  weight_decay: 0.0\n  per_device_eval_batch_size: 8\n  learning_rate: 1e-5\n  optim: adamw_torch\n",
+            {"optimizer": "adamw_8bit"},
+            ["  optim: adamw_8bit"],
+            1,
+        ),
+        (
+            ".env",
+            "MAX_MODEL_LEN=2048  # tokens\nMAX_NUM_SEQS_1=4\n",
+            {"serving.max_model_len": 1024},
+            ["MAX_MODEL_LEN=1024  # tokens"],
+            1,
+        ),
     ],
 )
 def test_only_the_lines_in_question_change(name, text, changes, expected, changed):
@@ -463,6 +498,16 @@ def test_a_line_of_its_own_is_one(text):
             '    model_name="a/b-7b",\n)\nargs = SFTConfig(per_device_train_batch_size=1)\n',
             {"max_pixels": 401408},
         ),
+        (
+            "own.sh",
+            "deepspeed main.py --model_name_or_path a/b-7b --per_device_train_batch_size 4 --max_seq_len 512 --zero_stage 2\n",
+            {"optimizer": "adamw_8bit"},
+        ),
+        (
+            "two.sh",
+            'A="0,1"\nB="2,3"\nCUDA_VISIBLE_DEVICES="$A" vllm serve a/b-7b &\nCUDA_VISIBLE_DEVICES="$B" torchrun train.py --model_name_or_path a/b-7b\n',
+            {"gpus": 3},
+        ),
     ],
 )
 def test_what_would_reach_nothing_is_refused(filename, text, changes):
@@ -523,6 +568,8 @@ def test_the_value_that_holds_where_a_variable_is_not_set_is_what_changes():
     text = 'LEN="${LEN:-4096}"\nswift sft --model a/b-7b --max_length "${LEN}" --gradient_accumulation_steps ${GA:-8}\n'
     assert patch(text, filename="a.sh", changes={"seq_len": 2048}).text == text.replace(":-4096", ":-2048")
     assert patch(text, filename="a.sh", changes={"grad_accum": 16}).text == text.replace(":-8", ":-16")
+    text = 'MODEL_ID="${MODEL_ID:-a/b-7b}"\ntorchrun train.py --model_id "$MODEL_ID"\necho "run: python demo.py --model_id $MODEL_ID --x 1"\n'
+    assert patch(text, filename="a.sh", changes={"model": "c/d-8b"}).text == text.replace("a/b-7b", "c/d-8b")
 
 
 def test_a_flag_that_a_branch_gives_is_not_given_twice():
@@ -530,6 +577,9 @@ def test_a_flag_that_a_branch_gives_is_not_given_twice():
     done = patch(text, filename="a.sh", framework="ms-swift", changes={"sharding": "zero3"})
     assert done.text.count("--deepspeed") == 1
     assert done.unplaced or 'CMD+=(--deepspeed "zero3")' in done.text
+    text = "steps=$((total / (cards * nodes)))\nswift sft --model a/b-7b --max_length 9 --gradient_accumulation_steps=$steps\n"
+    done = patch(text, filename="a.sh", framework="ms-swift", changes={"grad_accum": 4})
+    assert done.text.count("--gradient_accumulation_steps") == 1
 
 
 def test_the_lengths_of_model_and_data_change_together():

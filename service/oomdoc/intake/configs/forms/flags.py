@@ -30,6 +30,7 @@ _PROGRAMS: Final = _STARTS | words("python python3 FORCE_TORCHRUN")
 _SAYS_NOTHING: Final = words(
     "export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # : if elif while test [ [["
 )
+_PRINTS: Final = frozenset({"echo", "printf"})  # what it is given is not run
 _ENDED: Final = re.compile(r"\b(?:pkill|killall|pgrep)\b[^;&|]{0,200}")  # what ends programs starts none
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 
@@ -48,11 +49,6 @@ def _base(word: str) -> str:
 
 def _is_flag(word: Word) -> bool:
     return not word.quote and _FLAG.match(word.text) is not None and not word.text.startswith("---")
-
-
-def _holds_flags(word: Word) -> bool:
-    """``$OPTIONS``, ``${OPTIONS[@]}``: the shell makes flags of it, which are read where the variable is set."""
-    return word.text.endswith("[@]}") or (word.shared and " " in word.text and bool(_FLAG.match(word.text.lstrip())))
 
 
 def _value(word: Word) -> Any:
@@ -110,9 +106,14 @@ class _Reader:
             )
         )
 
+    def holds_flags(self, word: Word) -> bool:
+        """``$OPTIONS``, ``${OPTIONS[@]}``: the shell makes flags of it, which are read where the variable is set."""
+        several = word.shared and " " in word.text and self.text[word.start] != "-"
+        return word.text.endswith("[@]}") or (several and _FLAG.match(word.text.lstrip()) is not None)
+
     def one(self, index: int) -> int:
         word = self.words[index]
-        if _holds_flags(word):
+        if self.holds_flags(word):
             return index + 1
         if _is_flag(word):
             return self.flag(index)
@@ -200,7 +201,7 @@ class _Reader:
             word = self.words[index]
             if not word.quote and _PROSE.fullmatch(word.text):
                 break
-            if _is_flag(word) or _holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
+            if _is_flag(word) or self.holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
                 break
             out.append(word)
             index += 1
@@ -259,10 +260,16 @@ def entries_of_words(text: str, words: list[Word]) -> tuple[list[Entry], list[En
 
 
 def _commands(
-    text: str, start: int, end: int, known: Mapping[str, Variable] | None = None, *, nested: bool = True
+    text: str,
+    start: int,
+    end: int,
+    known: Mapping[str, Variable] | None = None,
+    *,
+    nested: bool = True,
+    folded: bool = False,
 ) -> tuple[list[Command], list[Heredoc]]:
     """The commands of a text and of the strings in it that hold flags; ``nested`` where it is such a string."""
-    shell = tokenise(without_labels(text, start, end), start, end, known)
+    shell = tokenise(without_labels(text, start, end), start, end, known, folded=folded)
     depth = int(nested)
     commands: list[Command] = []
     for command in shell.commands:
@@ -284,7 +291,7 @@ def _commands(
                     line.orphan = "" if line.orphan == "missing-continuation" else line.orphan
                     line.array = f"+{variable.name}" if added or line is not inner[0] else variable.name
                 commands += inner
-        if depth == 0 and len(command.words) > 1:
+        if depth == 0 and len(command.words) > 1 and command.words[0].text not in _PRINTS:
             for word in command.words[1:]:
                 low, high = word.value_span
                 if word.quote and not word.shared and high - low > 30 and _has_flags(text, low, high):
@@ -323,15 +330,17 @@ def parse_shell(
     lenient: bool = True,
     depth: int = 0,
     known: Mapping[str, Variable] | None = None,
+    folded: bool = False,
 ) -> ShellReading:
     """The settings of shell text.
 
     :param lenient: whether a line of flags after a line without a backslash still counts as in effect (pasted text
         loses its backslashes; a script does not). Where the lines before have theirs, it was not lost in pasting.
     :param known: variables that are set around it.
+    :param folded: whether line breaks are blanks, as in YAML's folded texts.
     """
     end = len(text) if end is None else end
-    commands, heredocs = _commands(text, start, end, known, nested=False)
+    commands, heredocs = _commands(text, start, end, known, nested=False, folded=folded)
     reading = ShellReading()
     env: list[Entry] = []
     asked = batch_requests(text, start, end) if depth == 0 else []

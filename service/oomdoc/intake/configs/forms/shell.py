@@ -34,8 +34,8 @@ _MAX_UNCLOSED: Final = 50
 
 
 class _Tokeniser:
-    def __init__(self, text: str, start: int, end: int) -> None:
-        self.text, self.at, self.end = text, start, end
+    def __init__(self, text: str, start: int, end: int, *, folded: bool = False) -> None:
+        self.text, self.at, self.end, self.folded = text, start, end, folded
         self.out = Shell()
         self.branches = Branches(text, self.out.variables)
         self.command = Command(start=start)
@@ -115,13 +115,10 @@ class _Tokeniser:
         value.resolved = word.resolved
         raw = self.text[at : word.end]
         inner = raw[1:-1] if len(raw) >= 2 and raw[0] == raw[-1] and raw[0] in "\"'" else None
-        if inner is not None:
-            value.quote = raw[0]
-            value.value_span = (at + 1, word.end - 1)
-        elif word.value_span != (word.start, word.end) and word.shared:
+        value.quote = raw[0] if inner is not None else ""
+        value.value_span = (at, word.end) if inner is None else (at + 1, word.end - 1)
+        if word.value_span != (word.start, word.end) and word.shared:
             value.value_span = word.value_span
-        else:
-            value.value_span = (at, word.end)
         command = self.command
         exported = bool(command.words) and command.words[0].text in ("export", "env")
         runs = self.branches.runs
@@ -168,7 +165,7 @@ class _Tokeniser:
 
     def newline(self) -> None:
         self.finish_word()
-        if self.in_array:
+        if self.in_array or self.folded:
             self.at += 1
             return
         self.finish_command()
@@ -390,11 +387,14 @@ _HANDLERS: Final = {
 }
 
 
-def tokenise(text: str, start: int = 0, end: int | None = None, known: Mapping[str, Variable] | None = None) -> Shell:
+_Known = Mapping[str, Variable] | None
+
+
+def tokenise(text: str, start: int = 0, end: int | None = None, known: _Known = None, *, folded: bool = False) -> Shell:
     """The commands, variables and here-documents of ``text[start:end]``. Linear in its length.
 
-    :param known: variables that are set around it, for a command kept in a string.
+    :param known: variables that are set around it, for a command kept in a string; ``folded``: line breaks are blanks.
     """
-    tokeniser = _Tokeniser(text, start, len(text) if end is None else end)
+    tokeniser = _Tokeniser(text, start, len(text) if end is None else end, folded=folded)
     tokeniser.out.variables.update(known or {})
     return tokeniser.run()

@@ -33,6 +33,8 @@ _ANCHOR: Final = compiled(r"&([\w.-]{1,60})[ \t]*")
 _TAG: Final = compiled(r"!{1,2}[\w./:-]{0,80}[ \t]*")
 _BLOCK: Final = compiled(r"[|>][+-]?[0-9]?[+-]?[ \t]*(?:#.*)?$")
 _ALIAS: Final = compiled(r"\*([\w.-]{1,60})")
+_STRUCTURE: Final = compiled(rf"-[ \t]|{_KEY.pattern}")
+"""What begins an item or a setting, and so no further line of a text."""
 _MAX_DEPTH: Final = 60
 _MAX_MERGED: Final = 1_000
 """Settings that are taken over from other sections."""
@@ -40,11 +42,12 @@ _MAX_MERGED: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block scalar (``|`` or ``>``): its key and where its lines are."""
+    """A block scalar (``|`` or ``>``): its key, where its lines are, and whether their breaks are blanks."""
 
     key: str
     start: int
     end: int
+    folded: bool
 
 
 class _Reader:
@@ -59,7 +62,9 @@ class _Reader:
         """Anchors of sections, and where these are."""
         self.merges: list[tuple[str, str]] = []
         """Sections that others take over, and which."""
-        self.open_block: tuple[int, str, int, int] | None = None
+        self.open_block: tuple[int, Block] | None = None
+        self.sentence: tuple[int, list[Entry]] | None = None
+        """The list that ends in a plain text of several words, and how deep the lines are in which it may go on."""
 
     def run(self) -> None:
         while self.at < self.end:
@@ -70,14 +75,15 @@ class _Reader:
             self.next = next_line
             self.line(self.at, close)
             self.at = self.next
-        self.close_block(self.end)
+        self.close_block()
 
-    def close_block(self, _at: int) -> None:
-        if self.open_block is not None:
-            _, key, start, last = self.open_block
-            if last > start:
-                self.blocks.append(Block(key, start, last))
-            self.open_block = None
+    def start_block(self, key: str, at: int, indent: int) -> None:
+        self.open_block = indent, Block(key, self.next, self.next, self.text[at] == ">")
+
+    def close_block(self) -> None:
+        if self.open_block is not None and self.open_block[1].end > self.open_block[1].start:
+            self.blocks.append(self.open_block[1])
+        self.open_block = None
 
     def line(self, start: int, stop: int) -> None:
         text = self.text
@@ -85,22 +91,34 @@ class _Reader:
         stripped = body.lstrip(" \t")
         indent = len(body) - len(stripped)
         if self.open_block is not None:
-            parent, key, first, _ = self.open_block
+            parent, block = self.open_block
             if not stripped or indent > parent:
-                self.open_block = (parent, key, first, stop)
+                self.open_block = parent, replace(block, end=stop)
                 return
-            self.close_block(start)
+            self.close_block()
+        open_, self.sentence = self.sentence, None
         if not stripped or stripped[0] == "#" or stripped.startswith(("%", "...")):
             return
         if stripped.startswith("---"):
             self.stack = [(-1, "")]
             return
         at = start + indent
+        if open_ is not None and indent >= open_[0] and not _STRUCTURE.match(text, at, stop):
+            self.go_on(open_[1], at, stop)
+            self.sentence = open_
+            return
         if len(self.stack) > _MAX_DEPTH:
             raise FormError("nested too deeply")
         at, indent = self.dashes(at, stop, indent)
         if at < stop:
             self.content(at, stop, indent)
+
+    def go_on(self, entries: list[Entry], at: int, stop: int) -> None:
+        """A further line of a plain text: it belongs to the last entry."""
+        comment = _COMMENT.search(self.text, at, stop)
+        line = self.text[at : comment.start() if comment else stop].rstrip()
+        span = (entries[-1].value_span[0], at + len(line))
+        entries[-1] = replace(entries[-1], value=f"{entries[-1].value} {line}", value_span=span)
 
     def dashes(self, at: int, stop: int, indent: int) -> tuple[int, int]:
         """Past ``- - `` prefixes; the items become list positions of the stack."""
@@ -143,13 +161,18 @@ class _Reader:
         if not path.endswith("[]"):
             return
         if _BLOCK.match(self.text, at, stop):
-            self.open_block = (self.stack[-1][0], path, self.next, self.next)
+            self.start_block(path, at, self.stack[-1][0])
             return
         value, span, quote = self.scalar(at, stop)
         if value is None and span[0] == span[1]:
             return
         entry = Entry(key=path, value=value, key_span=(at, at), value_span=span, style="item", quote=quote)
-        self.lists.setdefault(path, []).append(entry)
+        self.emit(entry, self.lists.setdefault(path, []), indent)
+
+    def emit(self, entry: Entry, to: list[Entry], indent: int) -> None:
+        to.append(entry)
+        if not entry.quote and isinstance(entry.value, str) and " " in entry.value:
+            self.sentence = indent, to
 
     def scalar(self, at: int, stop: int) -> tuple[Any, tuple[int, int], str]:
         """A scalar without its comment: value, place, quote."""
@@ -187,7 +210,7 @@ class _Reader:
             self.entries.append(Entry(key=key, value=None, key_span=key_span, value_span=(at, at), style="pair"))
             return
         if _BLOCK.match(text, at, stop):
-            self.open_block = (indent, key, self.next, self.next)
+            self.start_block(key, at, indent)
             return
         if text[at] in "{[":
             try:
@@ -205,7 +228,8 @@ class _Reader:
         value, span, quote = self.scalar(at, stop)
         if anchor and not isinstance(value, list | dict):
             self.anchors[anchor[1]] = value
-        self.entries.append(Entry(key=key, value=value, key_span=key_span, value_span=span, style="pair", quote=quote))
+        entry = Entry(key=key, value=value, key_span=key_span, value_span=span, style="pair", quote=quote)
+        self.emit(entry, self.entries, indent + 1)
 
 
 def parse_yaml(text: str, start: int = 0, end: int | None = None) -> tuple[list[Entry], list[Block]]:

@@ -10,8 +10,6 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
 from oomdoc.intake.configs.writers.spelling import in_shell
 
-_DEFAULT: Final = re.compile(r"\$\{[A-Za-z_]\w{0,60}:?-(?P<value>[^${}\"'\s]{1,200})\}")
-"""``${BATCH_SIZE:-4}``: the value that holds where the variable is not set."""
 _CONTINUED: Final = re.compile(r"\\[ \t]*\r?\n?\Z")
 
 
@@ -45,8 +43,6 @@ def replace(text: str, entry: Entry, value: Any, entries: Sequence[Entry]) -> st
         if value is True:
             return text
         return splice(text, end, end, " " + in_shell(value, like=_truth_like(text, entries)))
-    if (kept := _DEFAULT.fullmatch(text[start:end])) is not None and not entry.items:
-        start, end = start + kept.start("value"), start + kept.end("value")  # whoever sets the variable still may
     old = text[start:end]
     like = old if old.lower() in ("true", "false", "0", "1", "yes", "no") else _truth_like(text, entries)
     if entry.items:
