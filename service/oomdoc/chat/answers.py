@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,7 +64,7 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
         said = [*parts.standing(job, language).said]  # nothing is asked, and nothing failed: how the run stands
     else:
         said = [render(message, language) for message in diagnosis.summary]
-        if diagnosis.verdict != "no-failure":
+        if diagnosis.verdict != "no-failure" and _same_run(report, stands.priced):
             said += stands.said[:2]
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)
@@ -74,6 +74,18 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
             asked.append(word("chat.question", language, fact=question["fact"], why=question["why"]))
     peak = diagnosis.estimate.process_bytes if diagnosis.estimate is not None else None
     return Reply(joined(said + asked), changes, job, peak, tuple(questions_), document)
+
+
+_NEAR: Final = 0.15
+"""How far two estimates of one run may be apart."""
+
+
+def _same_run(report: Report, priced: Priced | None) -> bool:
+    """Whether the run as it is taken to have failed is the one that a question about it would be answered for."""
+    estimate = report.diagnosis.estimate
+    if estimate is None or priced is None:
+        return True
+    return abs(estimate.process_bytes - priced.estimate.process_bytes) <= _NEAR * estimate.process_bytes
 
 
 def tells_of_failure(evidence: Evidence) -> bool:
@@ -101,15 +113,16 @@ def changed(
     *,
     undone: bool = False,
     notes: Sequence[str] = (),
+    held: Collection[str] = (),
 ) -> Reply:
     """What a change does."""
-    stands = parts.standing(job, language, text, weighs=False)
+    stands = parts.standing(job, language, text, weighs=False, held=held)
     after = stands.priced
     if changes:
         said = [parts.changed_line(changes, language, undone=undone), *notes]
     else:
         said = [word("chat.unchanged", language), *notes]
-    if before and after and changes:
+    if before and after and changes and "objective" not in changes:
         said.append(parts.versus(before.estimate, after.estimate, language))
         said += parts.was_assumed(before, changes, language)
     said += [*stands.said, *parts.asks(job, language)]
@@ -132,23 +145,23 @@ def adjusted(changes: Mapping[str, Any], before: Job, text: str, language: str) 
     return [word("chat.degrees-lowered", language, degrees=values, world=changes.get("world", 1))]
 
 
-def would(before: Priced | None, job: Job, other: Job, text: str, language: str) -> Reply:
+def would(before: Priced | None, job: Job, other: Job, text: str, language: str, held: Collection[str] = ()) -> Reply:
     """What a change would do, without making it; the reply's job and peak are those that it is about."""
-    stands = parts.standing(other, language, text, weighs=False)
-    after, changes = stands.priced, parts.shown_changes(difference(job, other), language)
-    said = [word("chat.would", language, changes=changes)]
-    if before and after:
+    stands = parts.standing(other, language, text, weighs=False, held=held)
+    after, changes = stands.priced, difference(job, other)
+    said = [word("chat.would", language, changes=parts.shown_changes(changes, language))]
+    if before and after and "objective" not in changes:
         said.append(parts.versus(before.estimate, after.estimate, language))
     said += [*stands.said, *parts.asks(other, language), word("chat.would-apply", language)]
     return Reply(joined(said), {}, other, after.estimate.process_bytes if after else None)
 
 
-def explained(job: Job, text: str, language: str, *, named: bool = True) -> Reply:
+def explained(job: Job, text: str, language: str, *, named: bool = True, held: Collection[str] = ()) -> Reply:
     """A question about the job as it stands: the part asked about, and what a question for it is answered.
 
     :param named: whether the values of the fields that it names are wanted.
     """
-    stands = parts.standing(job, language, text)
+    stands = parts.standing(job, language, text, held=held)
     priced = stands.priced
     if priced is None:
         return Reply(joined([*stands.said, *parts.asks(job, language)]), {}, job)
@@ -234,13 +247,15 @@ def _named(priced: Priced, text: str, language: str, *, beside: bool) -> list[st
     said = []
     for name in named:
         value = priced.job.get(name)
+        if value is None and name in ("seq_len", "serving.concurrency"):
+            continue
         shown = word("chat.unset", language) if value is None else parts.shown_value(value)
         key = "chat.field-assumed" if name in priced.job.assumed else "chat.field-now"
         said.append(word(key, language, field=name, value=shown))
     present = priced.job.get(named[0]) if named else None
-    if named and isinstance(present, int | None) and not isinstance(present, bool):
+    if named and isinstance(present, int) and not isinstance(present, bool):
         try:
-            double = 2 * (present or 1)
+            double = 2 * present
             other = price_planned(priced.job.with_fields({named[0]: double}))
         except OomdocError:
             return said

@@ -36,6 +36,8 @@ class Context:
     """Whether the latest of ``recent`` was given an impossible value: a number that stands alone mends it."""
     wanted: tuple[str, ...] = ()
     """Fields that oomdoc has asked for."""
+    earlier: tuple[Job, ...] = ()
+    """The jobs of the turns before, the latest first."""
 
     @cached_property
     def _completed(self) -> Job:

@@ -10,13 +10,15 @@ from typing import Any, Final
 
 from oomdoc.chat import answers, parts
 from oomdoc.chat.context import Context
-from oomdoc.chat.describing import is_pasted, own_words, read_description
+from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
 from oomdoc.chat.history import context_of, wanted
+from oomdoc.chat.observed import observed, shown_bytes
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import asks_why, still_fails, suggests
+from oomdoc.chat.questions import about, asks, asks_plainly, asks_why, still_fails, suggests
+from oomdoc.chat.reading import held_fields
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import takes_back, target_of
 from oomdoc.chat.unread import unread_names, unread_numbers
@@ -27,9 +29,11 @@ from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
 from oomdoc.diagnosis.planned import LOCAL, careful_job
 from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.evidence import Source
+from oomdoc.intake import read
 from oomdoc.report.words import word
 from oomdoc.stated import following
-from oomkb.errors import JobError, OomdocError
+from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, supports
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -48,6 +52,9 @@ def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
 
 
 _MAX_ROWS: Final = 8
+_CONTEXT: Final = "serving.max_model_len"
+_SAME: Final = frozenset({"world", "gpu", "nodes", "serving.kv_dtype"})
+"""Fields that are held along with others, which are named."""
 
 
 def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
@@ -111,17 +118,35 @@ def respond(session: Session, text: str) -> tuple[Session, Reply]:
 def _taken(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
     """:raises JobError: for what no run can have."""
     if not session.steps or is_pasted(text):
-        return _describe(session, text)
+        return _describe(session, text, context)
     turn = _on_proposal(session, text, context) or understand(text, session.job, context)
+    holds = held_fields(text)
+    fresh = [name for name in holds if name not in session.held and name not in _SAME]
+    session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
+    evidence = read([Source("chat", text)])
+    if tells_of_failure(evidence):
+        return _describe(session, text, context)
+    seen = shown_bytes(evidence)
+    if seen is not None and not turn.changes and not asks(text):
+        return session, observed(session, text, seen)
     if turn.refused is not None:
         raise turn.refused
+    if asks_plainly(text):
+        turn = Turn("ask", topic="breakdown")
     unread = turn.kind in ("off-topic", "ask") and not turn.changes and not turn.topic
     if unread and (changes := edited(session, text)):
         turn = Turn("change", MappingProxyType(changes))
+    if holds and not turn.changes and turn.kind in ("ask", "off-topic", "talk"):
+        turn = Turn("ask", topic="held")
     earlier = session
     session, reply = _HANDLERS[turn.kind](session, turn, text)
     reply = _naming_the_rest(reply, turn, text, earlier, context)
-    why = turn.kind == "ask" and asks_why(text)
+    fresh = [n for n in fresh if n != ("seq_len" if session.job.objective == "inference" else _CONTEXT)]
+    if fresh:
+        said = word("chat.held", session.language, names=fresh)
+        reply = replace(reply, answer=joined([said, *reply.answer.split("\n")]))
+    session = replace(session, about=about(text, turn))
+    why = turn.kind == "ask" and asks_why(text) and not asks_plainly(text)
     if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
         found = concept_asked(text, session.job) or beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
@@ -195,12 +220,12 @@ def language_of(session: Session, text: str) -> str:
     return "en" if sum(word.lower() in SENTENCE_WORDS for word in _LATIN_WORD.findall(text)) >= 2 else "zh"
 
 
-def _describe(session: Session, text: str) -> tuple[Session, Reply]:
-    """A first turn, or pasted material later: read it, diagnose it, merge what it states into the job."""
+def _describe(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
+    """A first turn, or later material or a failure that is told of: read it, diagnose it, merge what it states."""
     from oomdoc.diagnosis.engine import diagnose
     from oomdoc.report.report import Report
 
-    turn = understand(own_words(text), session.job) if len(text) <= LONGEST_TURN else None
+    turn = understand(own_words(text), session.job, context) if len(text) <= LONGEST_TURN else None
     evidence, fields = read_description(text, turn, session.job, first=not session.steps)
     asks = evidence.outcome is not None and evidence.outcome.kind == "question"
     if turn is not None and not fields and not evidence.failures:
@@ -257,7 +282,7 @@ def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     earlier = session.job
     session = session.then(job, changed) if changed else session.proposing({})
     notes = answers.adjusted(changed, earlier, text, session.language)
-    return session, answers.changed(before, job, changed, text, session.language, notes=notes)
+    return session, answers.changed(before, job, changed, text, session.language, notes=notes, held=session.held)
 
 
 def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -268,7 +293,7 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, _ = price_of(session.job, session.language)
     changed = difference(session.job, target)
     session = session.then(target, changed) if changed else session
-    return session, answers.changed(before, target, changed, text, session.language, undone=True)
+    return session, answers.changed(before, target, changed, text, session.language, undone=True, held=session.held)
 
 
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
@@ -288,10 +313,14 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         job = with_world(session.job.with_fields(turn.changes))
         price_of(job, session.language, strict=True)
         if difference(session.job, job):
-            return session.proposing(turn.changes), answers.would(before, session.job, job, text, session.language)
+            return session.proposing(turn.changes), answers.would(
+                before, session.job, job, text, session.language, session.held
+            )
     if turn.topic in TOPICS:
         return session, TOPICS[turn.topic](session, before, text)
-    reply = answers.explained(session.job, text, session.language, named=not turn.changes)
+    reply = answers.explained(
+        session.job, text, session.language, named=not turn.changes and turn.topic != "held", held=session.held
+    )
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not answers.names_part(text)
     return session, answers.not_understood(reply, session.language) if lost else reply
@@ -299,13 +328,9 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     """Oomdoc's own proposal is taken."""
-    from oomdoc.diagnosis.planning import plan
-
     before, _ = price_of(session.job, session.language)
-    try:
-        plans = [p for p in plan(before.job).plans if p.priced and p.name != "spilled"] if before else []
-    except OomdocError:
-        plans = []
+    found = parts.plans_of(before, session.held) if before else ()
+    plans = [plan for plan in found if plan.priced and plan.name != "spilled"]
     if not plans:
         return session, answers.explained(session.job, text, session.language)
     changes: dict[str, Any] = {}

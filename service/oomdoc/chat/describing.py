@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.chat.session import flat
+from oomdoc.diagnosis.known_run import priced_run
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake.asked import asked_of
 from oomdoc.stated import following
-from oomkb.errors import InputError
+from oomkb.errors import InputError, OomdocError
 from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
 from oomkb.untrusted import json_document
@@ -38,6 +41,8 @@ _WORDED_ALONE: Final = frozenset({"sharding", "sp"})
 _SPELLED_ALONE: Final = frozenset({"max_pixels"})
 """Fields that a sentence gives only by a key."""
 _LONGEST_CONFIG: Final = 60_000
+_NAMED_AIM: Final = 0.6
+"""Confidence of a word from which it names another work than the conversation's: evaluating is part of training."""
 _NO_TRAINER: Final = frozenset({"transformers", "accelerate", "deepspeed", "unknown"})
 """Libraries that a trainer that is named is built on, and keys that no reader knows."""
 
@@ -47,6 +52,15 @@ def is_pasted(text: str) -> bool:
     stripped = text.strip()
     several = stripped.count("\n") >= 1
     return len(stripped) > LONGEST_TURN or (several and bool(_PASTED.search(stripped) or _LOGGED.search(stripped)))
+
+
+def tells_of_failure(evidence: Evidence) -> bool:
+    """Whether a turn tells that something failed: no question, and no bare complaint."""
+    outcome = evidence.outcome
+    return outcome is not None and outcome.kind in _FAILED and bool(evidence.failures)
+
+
+_FAILED: Final = frozenset({"device", "host", "shared-memory", "engine", "said", "other"})
 
 
 def own_words(text: str) -> str:
@@ -65,6 +79,9 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
     if config is not None:
         return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
+    if not first:
+        kept = {n: f for n, f in evidence.facts.items() if n != "objective" or f.confidence >= _NAMED_AIM}
+        evidence = replace(evidence, facts=MappingProxyType(kept))
     if first and evidence.outcome is not None and evidence.outcome.kind == "question":
         own = job_fields(evidence)  # as any question is read, but for what is spelled out in keys
         spelled = read_explicit(text, Context(Job())).fields if turn is not None else {}
@@ -78,7 +95,8 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
     if turn is not None:
         fields.update(read_explicit(text, Context(Job())).named)
     own = job_fields(evidence)
-    known = {n: v for n, v in flat(job).items() if n.partition(".")[0] not in _NOT_EVIDENCE and n not in own}
+    run = flat(job) | _taken_to_be(job)
+    known = {n: v for n, v in run.items() if n.partition(".")[0] not in _NOT_EVIDENCE and n not in own}
     said = {n: v for n, v in (known | fields).items() if own.get(n) != v and n not in ("world", "dp")}
     if said and (evidence.failures or len(own) > _MIN_FACTS):
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
@@ -86,6 +104,18 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
         # "bf16 mixed precision": what is said of one field may take another's word away.
         fields = {n: v for n, v in fields.items() if n not in own or n in job_fields(evidence)}
     return evidence, fields
+
+
+def _taken_to_be(job: Job) -> dict[str, Any]:
+    """What the conversation's answers have taken the run to be where nobody said: what failed is that run."""
+    try:
+        taken = priced_run(job).job
+    except OomdocError:
+        return {}
+    return {name: taken.get(name) for name in _TAKEN if taken.get(name) is not None} if job.model else {}
+
+
+_TAKEN: Final = ("grad_ckpt", "micro_batch", "seq_len", "sharding", "method", "serving.max_model_len")
 
 
 def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, Any]:

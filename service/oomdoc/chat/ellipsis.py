@@ -27,6 +27,7 @@ _FILLERS: Final = words("fillers")
 _OFF: Final = frozenset({"off", "关", "取消", "去掉"})
 _MAX_CHARS: Final = 48
 _SHORTEST_LENGTH: Final = 32
+_BARE_ONLY: Final = re.compile(r"\d{1,7}k?")
 _BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2}}\s?%)")
 
 
@@ -78,9 +79,10 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
         clauses = _PARTS.split(turn)
         return fill(clauses[0], context) if len(clauses) > 1 and len(clauses[0]) <= _MAX_CHARS else {}
     latest = next(iter(context.recent), None)
+    counts = bool(_BARE_ONLY.fullmatch(_rest(turn))) and bool(_recent(context)[:1])
     if latest is not None and latest.field in OFF_VALUES and (found := switched(turn, context)):
         return found
-    if latest is not None and (word := _rest(turn)):
+    if latest is not None and not counts and (word := _rest(turn)):
         for value, spelt in WORDS.get(latest.field, {}).items():
             if spelt.fullmatch(word):
                 return {latest.field: value}
@@ -117,19 +119,40 @@ def _rest(turn: str) -> str:
 
 
 def _meant(number: float, context: Context, *, thousands: bool) -> Quantity | None:
-    """The field that a bare number is for; one written as "4k" is a length of some kind."""
+    """The field that a bare number is for: one that was refused, asked for or dealt with lately, else one that the job
+    states, whose present value it is not far from; one written as "4k" is a length of some kind.
+    """
+    serves = context.job.objective == "inference"
     if 0 < number < 1:
-        return _BY_FIELD["gpu_memory_utilization"]
-    answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
+        return _BY_FIELD["gpu_memory_utilization"] if serves or context.has_rollout else None
     refused = _recent(context)[:1] if context.refused else []
-    for quantity in (*refused, *answers, *_recent(context)):
-        if thousands and quantity.lowest < _SHORTEST_LENGTH:
+    answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
+    usual = [_BY_FIELD[name] for name in (_SERVED if serves else _TRAINED)]
+    sure = {*(q.field for q in (*refused, *answers))}
+    for quantity in (*refused, *answers, *_recent(context), *usual):
+        whole = number == int(number) or quantity.field == "gpu_memory_utilization"
+        within = quantity.lowest <= number <= quantity.highest
+        if not whole or not within or (thousands and quantity.lowest < _SHORTEST_LENGTH):
             continue
-        if quantity.lowest <= number <= quantity.highest and (
-            number == int(number) or quantity.field == "gpu_memory_utilization"
-        ):
+        if quantity.field in sure or _is_near(number, quantity, context):
             return quantity
-    return _BY_FIELD["seq_len"] if number >= _BY_FIELD["seq_len"].lowest and number == int(number) else None
+    return None
+
+
+def _is_near(number: float, quantity: Quantity, context: Context) -> bool:
+    """Whether a number may be the next value of a field, by its present one."""
+    present = context.present(quantity.field)
+    if not isinstance(present, int | float) or isinstance(present, bool) or present <= 0:
+        return quantity.lowest >= _SHORTEST_LENGTH and number >= quantity.lowest
+    far = _FAR_LENGTH if quantity.lowest >= _SHORTEST_LENGTH else _FAR_GIB if quantity.field == "host_gib" else _FAR
+    return max(number / present, present / number) <= far
+
+
+_FAR, _FAR_LENGTH, _FAR_GIB = 32, 256, 8
+"""How many times a number may be the present value of a field that it is taken for; lengths move further."""
+_TRAINED: Final = ("seq_len", "micro_batch", "gpus")
+_SERVED: Final = ("serving.max_model_len", "serving.concurrency", "gpus")
+"""What a number that stands alone is about where nothing was dealt with yet."""
 
 
 def _recent(context: Context) -> list[Quantity]:

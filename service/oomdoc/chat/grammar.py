@@ -119,4 +119,6 @@ def _view(turn: str, context: Context) -> str:
     view = questions.views(turn, serving=context.job.objective == "inference")
     if view == "requests" or (view == "saved" and not comparisons_in(turn)):
         return view
-    return view if view and not any(read_changes(turn, context)) else ""
+    changes, refused = read_changes(turn, context)
+    named = changes.keys() <= {"framework", "planned"} and view in ("config", "diff", "setting")
+    return view if view and refused is None and (not changes or named) else ""

@@ -26,8 +26,10 @@ def context_of(session: Session) -> Context:
     """What the next turn may leave out."""
     refused = [field_named(key, session.job.framework) for key in session.refused]
     recent = [Recent(name) for name in refused if name]
+    recent += [Recent(name, session.job.get(name)) for name in session.about]
     recent += [Recent(name, session.job.get(name)) for name in session.proposed if name not in DERIVED]
     for index in range(len(session.steps) - 1, 0, -1):
         before = session.steps[index - 1].job
         recent += [Recent(name, before.get(name)) for name in session.steps[index].changed if name not in DERIVED]
-    return Context(session.job, tuple(recent), session.proposed, bool(refused), wanted(session.job))
+    earlier = tuple(step.job for step in reversed(session.steps))
+    return Context(session.job, tuple(recent), session.proposed, bool(refused), wanted(session.job), earlier)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.chat.history import wanted
 from oomdoc.diagnosis.forms import needed_of
@@ -17,6 +17,9 @@ from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
 from oomkb.units import GIB, KIB
+
+if TYPE_CHECKING:
+    from oomdoc.diagnosis.result import Plan
 
 SAME_BYTES: Final = 0.005 * GIB
 _DECISIVE: Final = (
@@ -45,11 +48,14 @@ class Standing:
     problem: str = ""
 
 
-def standing(job: Job, language: str, words: str = "", *, weighs: bool = True, plans: bool = True) -> Standing:
+def standing(
+    job: Job, language: str, words: str = "", *, weighs: bool = True, plans: bool = True, held: Collection[str] = ()
+) -> Standing:
     """How a run stands: what a question for it is answered, the words of the turn being the question.
 
     :param weighs: whether the words may set alternatives against each other.
     :param plans: whether to say what would fit.
+    :param held: fields that no proposal may touch.
     """
     try:
         found = answer_about(job, words, weighs=weighs)
@@ -61,8 +67,12 @@ def standing(job: Job, language: str, words: str = "", *, weighs: bool = True, p
     estimate, engine = found.priced.estimate, found.priced.estimate.served
     said = [first]
     if plans and estimate.fits is False and not found.compared:
-        said += planned(found.priced, language)
-    said += rest
+        said += planned(found.priced, language, held=held)
+    said += [
+        text
+        for message, text in zip(found.messages[1:], rest, strict=True)
+        if message.key != "answer.instead" or _FORM.isdisjoint(held)
+    ]
     if engine is not None and engine.cache_bytes > 0 and not found.compared:
         values = {"cache_bytes": engine.cache_bytes, "tokens": f"{engine.tokens:,}"}
         said.append(word("chat.served", language, token_kib=f"{engine.token_bytes / KIB:.4g}", **values))
@@ -160,6 +170,8 @@ def shown_changes(changes: Mapping[str, Any], language: str) -> str:
     hidden = {"world", "params_b"} | ({"capacity_gib"} if "gpu" in changes else set())
     if "serving.max_model_len" in changes:
         hidden.add("seq_len")
+    if changes.get("objective") is not None:  # the other purpose has settings of its own
+        hidden |= {name for name, value in changes.items() if value is None}
     shown = {n: v for n, v in changes.items() if n not in hidden} or changes
     unset = word("chat.unset", language)
     return word("chat.comma", language).join(
@@ -178,16 +190,25 @@ def shown_value(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def planned(priced: Priced, language: str, most: int = 1) -> list[str]:
-    """What the planner would do."""
+_FORM: Final = frozenset({"method", "quant"})
+
+
+def plans_of(priced: Priced, held: Collection[str]) -> tuple[Plan, ...]:
+    """What the planner would do without touching the fields that are held."""
+    from oomdoc.diagnosis.fixes import Context
     from oomdoc.diagnosis.planning import plan
-    from oomdoc.report.document import plan_document
 
     try:
-        planning = plan(priced.job)
+        return plan(priced.job, context=Context(kept=frozenset(held))).plans
     except OomdocError:
-        return []
-    return plan_lines([plan_document(p, language) for p in planning.plans], language, most)
+        return ()
+
+
+def planned(priced: Priced, language: str, most: int = 1, held: Collection[str] = ()) -> list[str]:
+    """What the planner would do, a line a plan."""
+    from oomdoc.report.document import plan_document
+
+    return plan_lines([plan_document(p, language) for p in plans_of(priced, held)], language, most)
 
 
 def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1) -> list[str]:
@@ -201,7 +222,7 @@ def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1)
         if not changes:
             continue
         said = word("chat.semicolon", language).join(changes)
-        if found["peak_gib"] is None:
+        if found["needed_gib"] is None:
             lines.append(word("chat.plan-plain", language, changes=said))
         else:
             lines.append(
@@ -209,7 +230,7 @@ def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1)
                     "chat.plan",
                     language,
                     changes=said,
-                    peak_bytes=found["peak_gib"] * GIB,
+                    peak_bytes=found["needed_gib"] * GIB,
                     probability=f"{found['fits_probability']:.0%}",
                     speed=f"{found['relative_speed']:.2f}",
                 )

@@ -21,6 +21,8 @@ PAGED: Final = "paged"
 _SHARE: Final = "gpu_memory_utilization"
 _NOT_SET: Final = frozenset({"host_gib"})
 """Named in questions far more often than set; read by phrases of their own."""
+_ROOM: Final = ("others_gib", "free_gib")
+"""What others hold of the card, and what they leave: no fields of a job, but of what its card holds."""
 _KEYS: Final = frozenset(
     {"field", "value", "says", "also", "names", "units", "lowest", "highest", "values", "after", "serving"}
 )
@@ -71,7 +73,7 @@ def _plain(value: Any) -> Any:
 def _table() -> Mapping[str, Any]:
     """:raises RecordError: for a field that no job has, or a key that no row has."""
     found = read_table(Path(__file__).with_suffix(".toml"))
-    known = {*Job.__dataclass_fields__, *DOTTED_FIELDS, _SHARE}
+    known = {*Job.__dataclass_fields__, *DOTTED_FIELDS, _SHARE, *_ROOM}
     for part in ("choices", "first", "sizes", "numbers", "last", "names"):
         for row in found[part]:
             if row.get("field") not in known or not row.keys() <= _KEYS:
@@ -162,3 +164,8 @@ def is_off(turn: str, start: int, end: int) -> bool:
 def is_replaced(turn: str, start: int) -> bool:
     """Whether what begins at ``start`` is what something else takes the place of."""
     return bool(_RE["replaced"].search(turn[max(0, start - 24) : start]))
+
+
+def is_corrected(turn: str, start: int) -> bool:
+    """Whether what begins at ``start`` is said to have been a mistake: "not an L40, an L4"."""
+    return bool(_RE["corrected"].search(turn[max(0, start - 16) : start]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
+
+if TYPE_CHECKING:
+    from oomdoc.chat.grammar import Turn
 
 _RE: Final = patterns("questions")
 _PLEASANTRIES: Final = patterns("pleasantries")
@@ -26,6 +29,31 @@ def without_courtesy(turn: str) -> str:
 def asks_only(turn: str) -> bool:
     """Whether nothing is to change, whatever values are named."""
     return bool(_RE["ask"].search(turn))
+
+
+_WANTED: Final = {
+    "batch": "micro_batch",
+    "length": "seq_len",
+    "cards": "gpus",
+    "requests": "serving.concurrency",
+}
+"""What a question for a quantity is about, as a job's field."""
+
+
+def asks_plainly(turn: str) -> bool:
+    """Whether a turn asks for the reason and names nothing: "why?", "为什么呢"."""
+    return bool(_RE["why_alone"].fullmatch(turn.strip()))
+
+
+def about(text: str, turn: Turn) -> tuple[str, ...]:
+    """The fields that a question without values is about: a number in the next turn is for them."""
+    wanted = _WANTED.get(asked_in(text).wanted)
+    return (wanted,) if turn.kind == "ask" and wanted is not None and wanted not in turn.changes else ()
+
+
+def asks(turn: str) -> bool:
+    """Whether a turn is a question by its mark or its last word."""
+    return turn.rstrip().endswith(("?", "？", "吗", "呢", "么"))
 
 
 def keeps_everything(turn: str) -> bool:
@@ -77,7 +105,11 @@ def topic_of(turn: str) -> str:
 def views(turn: str, *, serving: bool) -> str:
     """Which view of the job as it stands is wanted: ``config diff breakdown saved``, of a server ``requests``."""
     found = topic_of(turn)
-    return found if found in ("config", "diff", "breakdown", "saved") or (serving and found == "requests") else ""
+    return (
+        found
+        if found in ("config", "diff", "setting", "breakdown", "saved") or (serving and found == "requests")
+        else ""
+    )
 
 
 def asks_why(turn: str) -> bool:

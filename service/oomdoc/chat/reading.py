@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
@@ -13,183 +14,25 @@ from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import (
     FIELD_NAMES,
     OFF_VALUES,
-    PAGED,
     PHRASES,
     QUANTITIES,
     Phrase,
     fields_named,
+    is_corrected,
     is_off,
     is_replaced,
 )
+from oomdoc.chat.purpose import turned
+from oomdoc.chat.resolving import resolve
 from oomdoc.chat.wording import patterns
-from oomdoc.diagnosis.planned import LOCAL, blocks
 from oomdoc.intake.named_runs import ROWS
 from oomdoc.intake.numbers import read_number
-from oomdoc.stated import following, stated_fields
+from oomdoc.stated import stated_fields
 from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
 from oomkb.errors import JobError
 from oomkb.frameworks import canonical
 from oomkb.memory.job import Job
-
-_MAX_PER_NODE: Final = 8
-_MODEL_PARALLEL: Final = ("tp", "pp", "cp")
-
-
-def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whole: bool = False) -> dict[str, Any]:
-    """The fields to set.
-
-    :param pure: whether the words say that the parameters themselves are held in 16 bits.
-    :param whole: whether what they say of precision is said of everything, a server's cache too.
-    """
-    job = context.job
-    utilization = found.pop("gpu_memory_utilization", None)
-    if utilization is not None:
-        found[context.utilization] = utilization
-    if not context.has_rollout and "rollout.tensor_parallel" in found:
-        found["tp"] = found.pop("rollout.tensor_parallel")
-    elif "tp" in found and job.tp is None and job.get("rollout.tensor_parallel") is not None:
-        found["rollout.tensor_parallel"] = found.pop("tp")  # the one that the job has
-    serves = found.get("objective", job.objective) == "inference"
-    if "seq_len" in found and serves:
-        found["serving.max_model_len"] = found["seq_len"]
-    if "serving.max_model_len" in found and job.seq_len is not None and serves:
-        found["seq_len"] = found["serving.max_model_len"]
-    engine = found.get("framework", job.framework)
-    if engine in LOCAL and found.get("quant") in ("nf4", "int8"):
-        found["quant"] = blocks(found["quant"])
-    if (
-        serves
-        and found.get("serving.kv_dtype") == "int8"
-        and found.get("framework", job.framework) in ("vllm", "sglang")
-    ):
-        found["serving.kv_dtype"] = "fp8"  # the eight bits that their cache has
-    if serves:
-        found = {
-            n: v for n, v in found.items() if n not in ("prompt_len", "completion_len")
-        }  # of a request, no setting
-    _resolve_requests(found, context)
-    if found.get("optimizer") == PAGED:
-        eight = str(context.present("optimizer")).endswith("8bit")
-        found["optimizer"] = "paged_adamw_8bit" if eight else "paged_adamw"
-    if "gpu" in found and "capacity_gib" not in found and job.capacity_gib is not None:
-        found["capacity_gib"] = None  # it was the other card's
-    _resolve_method(found, job)
-    found |= following(found, job)
-    _resolve_precision(found, job, pure=pure, whole=whole)
-    if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
-        _resolve_gpus(found, job)
-    return found
-
-
-def _resolve_requests(found: dict[str, Any], context: Context) -> None:
-    """No more requests at once than a server takes: the one follows the other."""
-    wanted, taken = found.get("serving.concurrency"), found.get("serving.max_num_seqs")
-    if wanted is not None and taken is None and wanted > (context.present("serving.max_num_seqs") or wanted):
-        found["serving.max_num_seqs"] = wanted
-    if taken is not None and wanted is None and taken < (context.job.get("serving.concurrency") or 0):
-        found["serving.concurrency"] = taken
-
-
-def _resolve_method(found: dict[str, Any], job: Job) -> None:
-    if found.get("method") == "qlora" and found.get("quant") == "none":
-        found.pop("quant")
-    if found.get("method") in ("lora", "full") and job.method == "qlora" and "quant" not in found:
-        found["quant"] = "none"
-    if "lora.r" in found and "method" not in found and job.method not in ("lora", "qlora"):
-        found["method"] = "lora"
-
-
-def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool, whole: bool) -> None:
-    """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast. In full training it
-    means mixed precision, unless the words say "pure"; in adapters' training the frozen base is held so.
-    """
-    method = found.get("method", job.method)
-    trains = found.get("objective", job.objective) != "inference" and method == "full"
-    if trains and job.method in ("lora", "qlora") and "param_dtype" not in found and job.framework is None:
-        found.setdefault(
-            "param_dtype", job.param_dtype
-        )  # the base's; what is trained now is kept as a trainer keeps it
-    said = found.get("param_dtype")
-    if trains and said is None and found.get("autocast") in ("bf16", "fp16") and job.autocast == "none":
-        found.setdefault("param_dtype", None)  # mixed again, after 16-bit parameters
-    if said in ("bf16", "fp16") and job.objective == "inference" and job.quant not in (None, "none"):
-        found.setdefault("quant", "none")  # "back to bf16"
-        if whole and job.get("serving.kv_dtype") is not None:
-            found.setdefault("serving.kv_dtype", said)
-    if said == "fp32" and job.autocast in ("bf16", "fp16"):
-        found.setdefault("autocast", "none")
-    if said not in ("bf16", "fp16") or "autocast" in found:
-        return
-    if trains and pure:
-        found["autocast"] = "none"
-    elif trains and (job.param_dtype != said or job.method != "full"):
-        found |= {"autocast": said, "param_dtype": None}
-    elif job.autocast in ("bf16", "fp16"):
-        found["autocast"] = said
-        if job.param_dtype == "fp32":
-            found.pop("param_dtype")
-
-
-def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
-    """``4 nodes, 32 cards`` means eight in each; more ranks than GPUs raise the GPUs, fewer GPUs lower the degrees."""
-    degrees = {n: int(found.get(n) or job.get(n) or 1) for n in _MODEL_PARALLEL}
-    ranks = degrees["tp"] * degrees["pp"] * degrees["cp"]
-    if "gpus" in found or "nodes" in found:
-        nodes, gpus = _machines(found, job)
-        named = found.keys() & set(_MODEL_PARALLEL)
-        if ranks > nodes * gpus and not named:
-            _lower(found, degrees, nodes * gpus)
-            ranks = 1
-        elif job.objective == "inference" and not named and ranks == degrees["tp"] == (job.world or job.gpus or 1):
-            found["tp"] = degrees["tp"] = ranks = nodes * gpus  # a server takes all the cards that it gets
-    elif ranks > (job.world or (job.gpus or 1) * (job.nodes or 1)):
-        nodes, gpus = job.nodes or 1, job.gpus or 1
-    elif (
-        job.objective == "inference"
-        and found.keys() & {"tp"}
-        and (job.tp or 1) == (job.gpus or 1) > 1 == (job.nodes or 1)
-    ):
-        nodes, gpus = 1, ranks  # an engine that was spread over all its cards takes as many as it is spread over now
-    else:
-        return
-    if ranks > nodes * gpus:
-        gpus = min(ranks, max(_MAX_PER_NODE, gpus)) if nodes == 1 else gpus
-        nodes = max(nodes, -(-ranks // gpus))
-    found["gpus"] = gpus
-    if nodes > 1 or job.nodes:
-        found["nodes"] = nodes
-    found["world"] = nodes * gpus
-    if job.dp is not None:
-        found["dp"] = None
-
-
-def _machines(found: dict[str, Any], job: Job) -> tuple[int, int]:
-    nodes = found.get("nodes") or job.nodes or 1
-    gpus = found.get("gpus") or job.gpus or 1
-    if found.get("nodes", 1) > 1 and gpus > _MAX_PER_NODE and gpus % nodes == 0 and "gpus" in found:
-        return nodes, gpus // nodes
-    if "nodes" not in found:
-        if gpus > 16 and gpus % 8 == 0:
-            return gpus // 8, 8
-        if job.nodes and job.nodes > 1:
-            if found.get("gpus", 0) == job.nodes * (job.gpus or 8):
-                return nodes, job.gpus or 8
-            if found.get("gpus") == 1:
-                return 1, 1
-    return nodes, gpus
-
-
-def _lower(found: dict[str, Any], degrees: dict[str, int], world: int) -> None:
-    """Parallel degrees that fit the GPUs left, the tensor-parallel one kept longest."""
-    for name in ("cp", "pp", "tp"):
-        product = degrees["tp"] * degrees["pp"] * degrees["cp"]
-        if product <= world or degrees[name] == 1:
-            continue
-        others = product // degrees[name]
-        degrees[name] = max(1, world // others)
-        found[name] = degrees[name]
-
 
 _RE: Final = patterns("reading")
 _MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
@@ -198,7 +41,6 @@ _NEVER_ZERO: Final = frozenset({"micro_batch", "seq_len", "grad_accum", "generat
 _SHORTEST_LISTED: Final = 256
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
 _LEADING_COUNT: Final = re.compile(r"\A(?:\d{1,4}|[一二两三四五六七八九十]{1,3})\s?[xX×*张块片卡个]?\s?(?=[A-Za-z0-9])")
-_BUILT_ON: Final = {"mindspeed": "megatron", "mindspeed-llm": "megatron"}
 
 
 class Changes(NamedTuple):
@@ -215,6 +57,7 @@ def read_changes(turn: str, context: Context) -> Changes:
     if spelled.refused is not None:
         return Changes({}, spelled.refused)
     found: dict[str, Any] = dict(spelled.fields)
+    spelled_turn = turn
     turn = _without(turn, spelled.spans)
     taken = relative(turn, context, found)
     try:
@@ -222,18 +65,22 @@ def read_changes(turn: str, context: Context) -> Changes:
     except JobError as error:
         return Changes({}, error)
     _hardware(turn, job, found)
+    if other := turned(spelled_turn, found, context):
+        context = replace(context, job=job.with_fields(other))
+        job = context.job
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
     found = switched(turn, context) | found if found else found
-    return Changes(
-        resolve(
-            found or fill(turn, context),
-            context,
-            pure=ROWS["pure"].search(turn) is not None,
-            whole=_RE["everything"].search(turn) is not None,
-        )
+    found = resolve(
+        found or ({} if other else fill(turn, context)),
+        context,
+        pure=ROWS["pure"].search(turn) is not None,
+        whole=_RE["everything"].search(turn) is not None,
     )
+    if other and job.objective != "inference":
+        found = {name: value for name, value in found.items() if not name.startswith("serving.")}
+    return Changes(other | found)
 
 
 def without_kept(turn: str) -> str:
@@ -244,6 +91,23 @@ def without_kept(turn: str) -> str:
 def kept_fields(turn: str) -> tuple[str, ...]:
     """The fields of which a turn says that they stay."""
     return tuple(name for match in _RE["kept"].finditer(turn) for name in fields_named(match[0]))
+
+
+def held_fields(turn: str) -> tuple[str, ...]:
+    """The fields of which a turn says that they stay for good: "the length must stay 8k", "no quantization"."""
+    named = [name for match in _RE["held"].finditer(turn) for name in fields_named(match[0])]
+    named += [name for match in _RE["forbidden"].finditer(turn) for name in fields_named(match["what"] or match["zh"])]
+    named += kept_fields(turn)
+    return tuple(dict.fromkeys(one for name in named for one in _HELD_TOGETHER.get(name, (name,))))
+
+
+_HELD_TOGETHER: Final = {
+    **dict.fromkeys(("gpu", "gpus", "nodes"), ("gpus", "gpu", "nodes", "world")),
+    "seq_len": ("seq_len", "serving.max_model_len"),
+    "quant": ("quant", "serving.kv_dtype"),
+    "param_dtype": ("param_dtype", "quant"),
+}
+"""What cannot change without each other."""
 
 
 def _listed(turn: str, found: dict[str, Any]) -> None:
@@ -328,7 +192,7 @@ def _value(phrase: Phrase, match: re.Match[str], job: Job) -> Any:
         groups = match.groupdict()
         if _MINUS.search(match.string, 0, match.start("n")):
             stated_fields({phrase.field: -1})
-        number = read_number((groups["n"] or groups.get("n2") or "").replace("%", "").strip())
+        number = read_number(next((size for size in groups.values() if size), "").replace("%", "").strip())
     except (ValueError, OverflowError):
         return None
     limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
@@ -344,6 +208,7 @@ def _value(phrase: Phrase, match: re.Match[str], job: Job) -> Any:
 def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
     """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
     mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
+    mentions = [m for m in mentions if not is_corrected(turn, m.start)] or mentions
     for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
         name = _PLURAL.sub("", _LEADING_COUNT.sub("", mention.text.strip()) if mention.count else mention.text.strip())
         name = _RE["size_first"].sub(r"\g<name> \g<size>", name)
@@ -368,18 +233,24 @@ def _arrowed(turn: str, mentions: list[Any]) -> bool:
 
 def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
     """The framework by name, as long as none is known: "用 swift 训", "with axolotl"."""
-    if job.framework is not None:
-        return
+    name = named_framework(turn) if job.framework is None else None
+    if name is not None:
+        found |= {"framework": name, **({"planned": True} if job.model is not None else {})}
+
+
+def named_framework(turn: str) -> str | None:
+    """The framework that a turn names."""
     for match in _RE["framework"].finditer(turn):
-        name = _BUILT_ON.get(match[0].lower()) or canonical(match[0])
+        name = canonical(match[0])
         if name is not None and not is_off(turn, *match.span()):
-            found["framework"] = name
-            return
+            return name
+    return None
 
 
 def _model(turn: str, job: Job, found: dict[str, Any]) -> None:
     """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
-    for mention in models.find_all(turn):
+    mentions = models.find_all(turn)
+    for mention in [m for m in mentions if not is_corrected(turn, m.start)] or mentions:
         if mention.params_b and not mention.named and _RE["active"].search(turn):
             continue  # "only 3B active": how much of a mixture works, no size of the model
         if mention.entry is not None and mention.named:
@@ -395,6 +266,8 @@ def _resized(job: Job, params_b: float) -> dict[str, Any]:
     """The same family at another size, where the catalogue has it; else the size alone."""
     if isinstance(job.model, str):
         name = _RE["size_in_name"].sub(f"{params_b:g}B", job.model, count=1)
-        if name != job.model and models.find(name) is not None:
+        if name == job.model:
+            return {}
+        if models.find(name) is not None:
             return {"model": name, "params_b": None}
     return {"model": None, "params_b": params_b}

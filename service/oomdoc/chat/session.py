@@ -49,6 +49,10 @@ class Session:
     """The latest turns with a language model: what was said, and the answer."""
     written: str = ""
     """The configuration or command that was pasted last."""
+    held: frozenset[str] = frozenset()
+    """Fields of which the person says that they stay: no proposal touches them."""
+    about: tuple[str, ...] = ()
+    """Fields that the last turn asked about without a value: a number in the next one is for them."""
 
     @property
     def job(self) -> Job:
@@ -90,6 +94,8 @@ class Session:
             "described": self.described,
             "material": self.material,
             "written": self.written,
+            "held": sorted(self.held),
+            "about": list(self.about),
             "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
             "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
@@ -115,6 +121,8 @@ class Session:
             str(document.get("material") or ""),
             tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
             str(document.get("written") or ""),
+            frozenset(document.get("held") or ()),
+            tuple(document.get("about") or ()),
         )
 
 

@@ -12,6 +12,7 @@ from oomdoc.chat.answers import explained, largest
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
 from oomdoc.chat.questions import topic_of
+from oomdoc.chat.reading import named_framework
 from oomdoc.chat.session import Reply, Session
 from oomdoc.chat.written import configuration
 from oomdoc.report.words import word
@@ -26,7 +27,7 @@ def pick(session: Session, priced: Priced | None, text: str) -> Reply:
     language = session.language
     if priced is None:
         return explained(session.job, text, language)
-    plans = parts.planned(priced, language, most=3)
+    plans = parts.planned(priced, language, most=3, held=session.held)
     if not plans:
         key = "chat.pick-fits" if priced.estimate.fits else "chat.pick-none"
         plans = [word(key, language), *largest(priced, language)]
@@ -42,9 +43,29 @@ def reply_of(session: Session, priced: Priced | None, said: list[str], *, lines:
     return Reply("\n".join(said) if lines else joined(said), {}, job, priced.estimate.process_bytes if priced else None)
 
 
+def setting(session: Session, priced: Priced | None, text: str) -> Reply:
+    """How what was dealt with last is written: what was asked about, what was changed, or what would make it fit."""
+    language, job = session.language, session.job
+    changes = dict(session.proposed)
+    if not changes and len(session.steps) > 1:
+        changes = {n: v for n, v in session.steps[-1].changed.items() if v is not None}
+    if priced is not None and not session.proposed and priced.estimate.fits is False:
+        plan = next((one for one in parts.plans_of(priced, session.held) if one.priced), None)
+        changes |= {n: v for change in plan.changes for n, v in change.fields.items()} if plan is not None else {}
+    if not changes:
+        lines = configuration(session, diff=False, language=language)
+        return reply_of(session, priced, lines, lines=True)
+    framework = named_framework(text) if job.framework is None else None
+    goal = with_world(job.with_fields({**changes, "framework": framework or job.framework}))
+    said = configuration(session.then(goal, changes), diff=True, language=language, only=changes)
+    return reply_of(session, priced, said, lines=True)
+
+
 def written(session: Session, priced: Priced | None, text: str) -> Reply:
     """The configuration as it stands, in the person's own text or their framework's keys."""
     diff = topic_of(text) == "diff"
+    if diff and not session.written:
+        return setting(session, priced, text)
     if session.proposed:  # what was asked about last is what is to be written
         job = with_world(session.job.with_fields(session.proposed))
         said = configuration(session.then(job, session.proposed), diff=diff, language=session.language)
@@ -56,7 +77,7 @@ def breakdown(session: Session, priced: Priced | None, text: str) -> Reply:
     """The largest terms of the peak."""
     if priced is None:
         return explained(session.job, text, session.language)
-    stands = parts.standing(session.job, session.language).said
+    stands = parts.standing(session.job, session.language, held=session.held).said
     return reply_of(session, priced, [*parts.owner(priced.estimate, session.language), *stands])
 
 
@@ -78,6 +99,7 @@ TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
         "pick": pick,
         "config": written,
         "diff": written,
+        "setting": setting,
         "breakdown": breakdown,
         "saved": saved,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from oomdoc.chat import parts
@@ -12,6 +12,7 @@ from oomdoc.chat.session import Session, flat
 from oomdoc.evidence import Source
 from oomdoc.report.sentences import not_written
 from oomdoc.report.words import word
+from oomkb.frameworks import ENGINE, PLAIN
 from oomkb.memory.job import Job
 
 _CIRCUMSTANCES: Final = frozenset(
@@ -28,10 +29,13 @@ _LINES: Final = 30
 """A longer configuration is shown as a diff."""
 
 
-def configuration(session: Session, *, diff: bool, language: str) -> list[str]:
-    """The person's own text with the changes since, else the lines that say the job in its framework's keys."""
+def configuration(session: Session, *, diff: bool, language: str, only: Collection[str] | None = None) -> list[str]:
+    """The person's own text with the changes since, else the lines that say the job in its framework's keys.
+
+    :param only: fields of which alone the lines are wanted.
+    """
     said = _rewritten(session, diff=diff, language=language) if session.written else []
-    return said or _lines(session.job, language)
+    return said or _lines(session.job, language, only)
 
 
 def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
@@ -84,21 +88,23 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
     return {n: after.get(n) for n in (*after, *before) if before.get(n) != after.get(n) and n not in _CIRCUMSTANCES}
 
 
-def _lines(job: Job, language: str) -> list[str]:
-    """One line a field, in the keys of the framework; without one there are none."""
+def _lines(job: Job, language: str, only: Collection[str] | None) -> list[str]:
+    """One line a field, in the keys of the framework; of a run without one, in those of the usual one."""
     from oomdoc.diagnosis.planning.changes import worded
     from oomdoc.diagnosis.planning.spelling import DASHED, has_keys, names_of
 
-    if not has_keys(job.framework):
-        return [word("chat.which-framework", language)]
+    usual = ENGINE if job.objective == "inference" else PLAIN
+    named = has_keys(job.framework)
+    job = job if named else job.with_fields({"framework": usual})
+    head = word("chat.in-keys" if named else "chat.in-usual-keys", language, framework=job.framework)
     lines: list[str] = []
     for name, value in flat(job).items():
-        if name in _CIRCUMSTANCES | {"gpus"} or value in _UNSAID:
+        if name in _CIRCUMSTANCES | {"gpus"} or value in _UNSAID or (only is not None and name not in only):
             continue
         for key, _, new in worded(Job(framework=job.framework, sharding=job.sharding), job, name, value):
             if key != name or name in names_of(job.framework, name):
                 lines.append(_line(key, new, dashed=job.framework in DASHED))
-    return [word("chat.in-keys", language, framework=job.framework), "```", *dict.fromkeys(lines), "```"]
+    return [head, "```", *dict.fromkeys(lines), "```"] if lines else [word("chat.which-framework", language)]
 
 
 def _line(key: str, value: Any, *, dashed: bool) -> str:

@@ -193,7 +193,7 @@ def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     found = [(line, hit) for line in candidates(_IN_USE, lines, words) for hit in _IN_USE.finditer(line.raw)]
     if len(found) == 1:
         line, hit = found[0]
-        shown = {"shown_bytes": round(float(hit["n"] or hit["zh"]) * _GIB)}
+        shown = {"shown_bytes": round(float(next(size for size in hit.groups() if size)) * _GIB)}
         yield Signal("in-use", line.span(hit.start() + 1), MappingProxyType(shown))
 
 

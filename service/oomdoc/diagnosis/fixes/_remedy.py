@@ -45,6 +45,8 @@ class Context:
     """Whether it is inference in a script, without an engine."""
     without: frozenset[str] = frozenset()
     """Names of remedies that are ruled out, by the person or by their circumstances."""
+    kept: frozenset[str] = frozenset()
+    """Job fields that no remedy may touch, as the person says."""
     spare_gpus: int = 0
     """GPUs of the machine that the job does not use."""
     facts: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)

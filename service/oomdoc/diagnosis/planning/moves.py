@@ -80,13 +80,18 @@ def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:
     found = []
     for variant in remedy.variants(job, context):
         changes = any(_differs(job, name, value) for name, value in variant.fields.items())
-        if variant.instruction is None and not changes:
+        if (variant.instruction is None and not changes) or _touches(variant, context.kept):
             continue
         if not suits(context.device, job.framework, variant.fields):
             continue
         if settable(job.framework, variant.fields, context.versions):
             found.append(variant)
     return found
+
+
+def _touches(variant: Variant, kept: frozenset[str]) -> bool:
+    """Whether a variant sets a field that is kept; offloading is one of what checkpointing keeps, too."""
+    return not kept.isdisjoint(variant.fields) or ("offload" in kept and "offload" in variant.fields.values())
 
 
 def _differs(job: Job, name: str, value: Any) -> bool:
