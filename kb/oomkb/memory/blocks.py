@@ -218,11 +218,14 @@ class Layer:
                 weights = ops.scale(weights)
                 weights = ops.unary(weights, keeps="output")
                 weights = ops.scale(weights)
-            if m.mask:
+            # What is kept, the compiler keeps in 16 bits, before and after the softmax (torch 2.13's partitioner).
+            lean = m.fused == "compile" and (m.autocast or v.size) < 4.0
+            if m.mask and not lean:
                 weights = ops.promote(weights, m.param if not m.quant else 2.0)
             if m.softmax == "sinks":
                 weights = ops.shift(ops.shift(weights))  # with the sink's column, then less the row's maximum
-            weights = ops.softmax(weights, 4.0 if m.softmax in ("fp32", "scores") else weights.size)
+            wide = 4.0 if m.softmax in ("fp32", "scores") else weights.size
+            weights = ops.unary(weights) if lean else ops.softmax(weights, wide)
             weights = ops.cast(weights, m.autocast or v.size)
             if m.softmax == "sinks":
                 weights = ops.part(weights, weights.unit)
@@ -281,14 +284,10 @@ class Layer:
             q = ops.heads(self._head_norm(self.project(x, "q", "h", "q"), "q_norm", "T*n"))
             k = ops.heads(self._head_norm(self.project(x, "k", "h", "k"), "k_norm", "T*m"))
             v = ops.heads(self.project(x, "v", "h", "k"))
-        q, k = self.turn(q, k)
+        q, k = self.rotary(q, "q"), self.rotary(k, "k")
         out = self.attend(q, k, v)
         out = ops.cast(out, out.size)
         return self.project(out, "o", "q", "h")
-
-    def turn(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Rotary embedding of queries and keys."""
-        return self.rotary(q, "q"), self.rotary(k, "k")
 
     def _head_norm(self, x: Tensor, name: str, stat: str) -> Tensor:
         if self.mode.qk_norm != "head":
