@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from oomkb.memory.job import Job
-
-_NOT_UPCAST: Final = ("gptq", "none")
-"""``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
 
 
 def script_loss(job: Job) -> str:
@@ -36,8 +31,3 @@ def keeps_cache(job: Job) -> bool:
 def gradients_stay(job: Job) -> bool:
     """Whether gradients stay allocated through forward and backward."""
     return (job.grad_accum or 1) > 1 or bool(job.loop and job.loop.zero_grad_in_place)
-
-
-def upcasts_frozen(job: Job, quant: str) -> bool:
-    """Whether norms, embedding and head of a quantized model were upcast to fp32."""
-    return bool(job.loop and job.loop.kbit_prepared) and not quant.startswith(_NOT_UPCAST)

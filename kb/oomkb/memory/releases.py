@@ -9,6 +9,7 @@ from typing import Final
 from oomkb.memory.job import Job
 from oomkb.memory.loops import script_loss
 from oomkb.memory.packed_loss import packed_style
+from oomkb.memory.ranks import GATHERED
 from oomkb.notes import note
 
 _TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
@@ -357,6 +358,21 @@ _PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "o
 
 _REMOTE_LOSS: Final = frozenset({"qwen", "baichuan", "chatglm", "internlm"})
 """Families whose code lies in their repositories and kept its own loss, whatever the release of transformers."""
+
+
+_NOT_UPCAST: Final = ("gptq", "none")
+"""``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
+
+
+def upcasts_frozen(job: Job, quant: str) -> bool:
+    """Whether norms, embedding and head of a quantized model were upcast to fp32.
+
+    TRL's trainers did it themselves, unless quantized weights were sharded (PR 1416), before they made models ready
+    their own way (``SFTTrainer``, ``prepare_peft_model``; PR 4081 of September 2025, PR 4577 of November).
+    """
+    stated, known = job.loop.kbit_prepared if job.loop else None, version(job.versions.get("trl", ""))
+    own = "trl" in (job.framework or "").lower() and () < known < (0, 24) and job.sharding not in GATHERED
+    return (own if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
 
 
 def fixes_sizes(job: Job) -> bool:

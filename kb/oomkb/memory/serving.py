@@ -221,14 +221,15 @@ def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:
 
 
 def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
-    """A ``generate`` call: a cache as long as the sequences are, all of them at once.
+    """A ``generate`` call: a cache as long as the sequences are, all of them at once, after one pass over the prompts.
 
     The cache grows with the sequences and no engine reserves the model's whole context, so where no length is stated
     a usual one is taken.
     """
     length = job.seq_len or min(shape.dims.max_positions or _USUAL_LENGTH, _USUAL_LENGTH)
     needed = cache_bytes(s, shape, None, length)
-    activations = step_of(s, shape).peak("forward", float(s.batch * length), float(s.batch * length**2))[0]
+    prompt = min(length, job.prompt_len or max(1, length - (job.completion_len or 0)))
+    activations = step_of(s, shape).peak("forward", float(s.batch * prompt), float(s.batch * prompt**2))[0]
     return ServingBytes(
         weights=weight_bytes(s, shape, float(s.param_bytes)),
         activations=activations + s.batch * shape.dims.vocab / s.tp * 10,

@@ -9,7 +9,7 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
-from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, upcasts_frozen
+from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
 from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, is_megatron, own_sharding, ranks
 from oomkb.memory.releases import (
@@ -33,6 +33,7 @@ from oomkb.memory.releases import (
     transformers_of,
     upcast_adapters,
     upcast_trained,
+    upcasts_frozen,
     version,
 )
 from oomkb.memory.shape import ModelShape

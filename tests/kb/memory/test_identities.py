@@ -6,6 +6,7 @@ from oomkb.errors import JobError
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.model import SOURCES, estimate
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
@@ -309,3 +310,32 @@ def test_eager_attention_that_is_compiled_keeps_two_copies_of_16_bits(compiled, 
     said = estimate(Job.from_document(job), ModelShape.from_config({**gpt, **no_drop}))
     scores = 12 * 16 * 12 * 1024 * 1024  # a layer's own, 1/12 of them, are more while they are made
     assert said.phases["loss"].terms_bytes["attention scores"] == pytest.approx(each * scores, rel=0.02)
+
+
+def test_a_generate_call_runs_its_prompt_at_once_and_no_more():
+    """AutoAWQ's benchmark of Mistral 7B (eight prompts of 2,048 tokens, as many made): 16.82 GiB, not 33."""
+    job = {"objective": "inference", "framework": "transformers", "attention": "eager", "micro_batch": 8}
+    short, known, whole = (
+        estimate(Job.from_document({**job, "seq_len": 4096, **more}), ModelShape.from_config(LLAMA)).phases["serving"]
+        for more in ({"prompt_len": 2048}, {"completion_len": 2048}, {})
+    )
+    assert short.terms_bytes == known.terms_bytes
+    assert short.terms_bytes["kv cache"] == whole.terms_bytes["kv cache"]
+    assert short.terms_bytes["activations"] < whole.terms_bytes["activations"] / 3
+
+
+@pytest.mark.parametrize(
+    ("more", "upcast"),
+    [
+        ({"framework": "trl", "versions": {"trl": "0.10.1"}}, True),
+        ({"framework": "trl", "versions": {"trl": "0.24.0"}}, False),
+        ({"framework": "trl"}, False),
+        ({"framework": "trl", "versions": {"trl": "0.10.1"}, "sharding": "zero3", "world": 8}, False),
+        ({"framework": "trl", "versions": {"trl": "0.10.1"}, "loop": {"kbit_prepared": False}}, False),
+        ({"framework": "peft", "loop": {"kbit_prepared": True}}, True),
+    ],
+)
+def test_trainers_of_trl_upcast_what_is_not_quantized(more, upcast):
+    """Through 0.23 they called ``prepare_model_for_kbit_training``; a free card of LLaMA 7B needed 6.02 GiB, not 5.1."""
+    job = Job.from_document({**BASE, "method": "qlora", "quant": "nf4", **more})
+    assert (resolve_setting(job, ModelShape.from_config(LLAMA)).param_bytes == 4) is upcast
