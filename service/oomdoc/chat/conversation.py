@@ -17,8 +17,8 @@ from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.observed import observed, shown_bytes
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import about, asks, asks_plainly, asks_why, still_fails, suggests
-from oomdoc.chat.reading import held_fields
+from oomdoc.chat.questions import about, asks, asks_plainly, asks_why, still_fails, suggests, topic_of
+from oomdoc.chat.reading import held_fields, holds_it
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import takes_back, target_of
 from oomdoc.chat.unread import unread_names, unread_numbers
@@ -52,6 +52,8 @@ def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
 
 
 _MAX_ROWS: Final = 8
+_BESIDE: Final = 3
+"""Sentences of a change that stand before the configuration that is asked for with it."""
 _CONTEXT: Final = "serving.max_model_len"
 _SAME: Final = frozenset({"world", "gpu", "nodes", "serving.kv_dtype"})
 """Fields that are held along with others, which are named."""
@@ -120,7 +122,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if not session.steps or is_pasted(text):
         return _describe(session, text, context)
     turn = _on_proposal(session, text, context) or understand(text, session.job, context)
-    holds = held_fields(text)
+    holds = held_fields(text) or (tuple(turn.changes) if holds_it(text) else ())
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
     session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
     evidence = read([Source("chat", text)])
@@ -145,6 +147,12 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if fresh:
         said = word("chat.held", session.language, names=fresh)
         reply = replace(reply, answer=joined([said, *reply.answer.split("\n")]))
+    view = topic_of(text)
+    if turn.kind == "change" and not turn.refused and view in ("config", "diff", "setting"):
+        shown = TOPICS["config" if view == "setting" else view](
+            session, price_of(session.job, session.language)[0], text
+        )
+        reply = replace(reply, answer="\n".join([*reply.answer.split("\n")[:_BESIDE], shown.answer]))
     session = replace(session, about=about(text, turn))
     why = turn.kind == "ask" and asks_why(text) and not asks_plainly(text)
     if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
@@ -250,7 +258,7 @@ def _stated(diagnosis: Diagnosis) -> Job:
     its cards, where none are compared.
     """
     job = diagnosis.job
-    job = job.with_fields(dict.fromkeys(job.assumed)) if job.assumed else job
+    job = job.with_fields({n: job.objective if n == "objective" else None for n in job.assumed}) if job.assumed else job
     spread = following({"gpus": job.gpus}, job) if job.gpus and not diagnosis.sides else {}
     return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job
 

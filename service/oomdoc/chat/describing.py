@@ -79,6 +79,8 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
     if config is not None:
         return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
+    if not first and job.framework is not None and not (turn is not None and turn.changes.get("framework")):
+        evidence = replace(evidence, framework=job.framework)  # what a message is printed by runs inside it
     if not first:
         kept = {n: f for n, f in evidence.facts.items() if n != "objective" or f.confidence >= _NAMED_AIM}
         evidence = replace(evidence, facts=MappingProxyType(kept))

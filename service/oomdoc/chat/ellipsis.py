@@ -21,7 +21,7 @@ _ALIASES: Final = {
 }
 _CLAUSE: Final = re.compile(r"(?i)[,，;；。、]|\band\b|\bthen\b")
 _CLAUSES: Final = re.compile(r"[,，;；。]|\.\s")
-_PARTS: Final = re.compile(r"(?i)[,，;；。]|\.\s|\band\b|\bbut\b")
+PARTS: Final = re.compile(r"(?i)[,，;；。]|\.\s|\band\b|\bbut\b")
 _RE: Final = patterns("ellipsis")
 _FILLERS: Final = words("fillers")
 _OFF: Final = frozenset({"off", "关", "取消", "去掉"})
@@ -76,7 +76,7 @@ def _applied(operator: Operator, quantity: Quantity, context: Context) -> Any:
 def fill(turn: str, context: Context) -> dict[str, Any]:
     """What stands alone: a switch or a word for what was changed last, a number for that or for what was asked."""
     if len(turn) > _MAX_CHARS:
-        clauses = _PARTS.split(turn)
+        clauses = PARTS.split(turn)
         return fill(clauses[0], context) if len(clauses) > 1 and len(clauses[0]) <= _MAX_CHARS else {}
     latest = next(iter(context.recent), None)
     counts = bool(_BARE_ONLY.fullmatch(_rest(turn))) and bool(_recent(context)[:1])
@@ -88,7 +88,7 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
                 return {latest.field: value}
     matches = list(_BARE.finditer(turn))
     if not matches or _rest(_BARE.sub(" ", turn)):
-        clauses = [clause for clause in _PARTS.split(turn) if clause.strip() != turn.strip()]
+        clauses = [clause for clause in PARTS.split(turn) if clause.strip() != turn.strip()]
         return next((found for clause in clauses if (found := fill(clause, context))), {})
     try:
         number = read_number(matches[-1]["n"].replace("%", "").strip())

@@ -272,7 +272,7 @@ def _offload(settings: Sequence[_Setting], job: Job, framework: str | None) -> l
     present = list(job.offload or ())
     said = False
     for setting in settings:
-        switch = _SWITCHES.get(setting.value.lower())
+        switch = {**_SWITCHES, "cpu": True, "nvme": True, "none": False}.get(setting.value.lower())
         if switch is None:
             continue
         parts = _read_lines([replace(setting, value="true")], framework).get("offload") or ()

@@ -117,7 +117,7 @@ def _stating_nothing(turn: str, context: Context) -> Turn | None:
 def _view(turn: str, context: Context) -> str:
     """The view of the job as it stands that is asked for, where the turn states nothing."""
     view = questions.views(turn, serving=context.job.objective == "inference")
-    if view == "requests" or (view == "saved" and not comparisons_in(turn)):
+    if view == "saved" and not comparisons_in(turn):
         return view
     changes, refused = read_changes(turn, context)
     named = changes.keys() <= {"framework", "planned"} and view in ("config", "diff", "setting")

@@ -12,6 +12,7 @@ from oomkb.catalog import gpus
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns("operators")
+_ONE: Final = re.compile(r"(?i)\s?(?:one|card|gpu)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,10 @@ def _percents(turn: str) -> list[Operator]:
 def _differences(turn: str) -> list[Operator]:
     found = []
     for m in _RE["difference"].finditer(turn):
-        if m["another"] and m["q"] and gpus.variants(m["q"]):
+        card = gpus.find_all(turn[m.end() : m.end() + 24]) if m["another"] else []
+        if m["another"] and (
+            (m["q"] and gpus.variants(m["q"])) or (card and card[0].start <= 1) or _ONE.match(turn, m.end())
+        ):
             found.append(Operator(m.start(), m.end(), _moved(1), "gpus"))
             continue
         try:

@@ -48,7 +48,7 @@ def asks_plainly(turn: str) -> bool:
 def about(text: str, turn: Turn) -> tuple[str, ...]:
     """The fields that a question without values is about: a number in the next turn is for them."""
     wanted = _WANTED.get(asked_in(text).wanted)
-    return (wanted,) if turn.kind == "ask" and wanted is not None and wanted not in turn.changes else ()
+    return (wanted,) if wanted is not None and wanted not in turn.changes else ()
 
 
 def asks(turn: str) -> bool:

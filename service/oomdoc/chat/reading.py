@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.ellipsis import fill, relative, switched
+from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import (
     FIELD_NAMES,
@@ -25,8 +25,10 @@ from oomdoc.chat.phrases import (
 from oomdoc.chat.purpose import turned
 from oomdoc.chat.resolving import resolve
 from oomdoc.chat.wording import patterns
+from oomdoc.intake.asked import asked_in
 from oomdoc.intake.named_runs import ROWS
 from oomdoc.intake.numbers import read_number
+from oomdoc.intake.run_figures import host_in
 from oomdoc.stated import stated_fields
 from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
@@ -58,12 +60,13 @@ def read_changes(turn: str, context: Context) -> Changes:
         return Changes({}, spelled.refused)
     found: dict[str, Any] = dict(spelled.fields)
     spelled_turn = turn
-    turn = _without(turn, spelled.spans)
+    turn = _KEYED.sub(r"offload \1", _without(turn, spelled.spans))
     taken = relative(turn, context, found)
     try:
         _phrases(turn, context, found, taken)
     except JobError as error:
         return Changes({}, error)
+    _told(turn, context, found)
     _hardware(turn, job, found)
     if other := turned(spelled_turn, found, context):
         context = replace(context, job=job.with_fields(other))
@@ -71,7 +74,8 @@ def read_changes(turn: str, context: Context) -> Changes:
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
-    found = switched(turn, context) | found if found else found
+    if found:
+        found = switched(turn, context) | _left_over(turn, context, found, taken) | found
     found = resolve(
         found or ({} if other else fill(turn, context)),
         context,
@@ -81,6 +85,47 @@ def read_changes(turn: str, context: Context) -> Changes:
     if other and job.objective != "inference":
         found = {name: value for name, value in found.items() if not name.startswith("serving.")}
     return Changes(other | found)
+
+
+def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
+    """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
+    host = host_in(turn)
+    if host is not None:
+        found.setdefault("host_gib", host)
+    serves = found.get("objective", context.job.objective) == "inference"
+    share = _RE["share"].search(turn) if serves or context.has_rollout else None
+    if share is not None and "gpu_memory_utilization" not in found and not _RE["other_share"].search(turn):
+        found.setdefault(context.utilization, float(share["n"]))
+    asked = asked_in(turn)
+    length = (asked.request_length or asked.length) if serves and asked.wanted == "requests" else None
+    if length is not None and not found.keys() & {"seq_len", "serving.max_model_len"}:
+        found["seq_len"] = length
+
+
+_KEYED: Final = re.compile(r"(?i)\boffload_(optimizer|param)(?:eters?)?(?:[._]device)?\b")
+"""DeepSpeed's sections, said as words."""
+
+
+def _left_over(turn: str, context: Context, found: dict[str, Any], taken: list[tuple[int, int]]) -> dict[str, Any]:
+    """What numbers stand for beside what was read: a clause that is nothing but one, and a length by its value."""
+    read: dict[str, Any] = {}
+    places = [*taken, *((m.start, m.start + len(m.text)) for m in (*find_all(turn), *models.find_all(turn)))]
+    start = 0
+    for stop in (*PARTS.finditer(turn), None):
+        end = stop.start() if stop is not None else len(turn)
+        if not any(a < end and start < b for a, b in places):
+            read |= {n: v for n, v in fill(turn[start:end], context).items() if n not in found and n not in _NAMES}
+        start = stop.end() if stop is not None else end
+    if not (read.keys() | found.keys()) & {"seq_len", "serving.max_model_len"}:
+        for match in _RE["length"].finditer(turn):
+            number = read_number(match["n"])
+            if number >= _SHORTEST_LISTED and not any(a < match.end() and match.start() < b for a, b in places):
+                read["seq_len"] = int(number)
+    return read
+
+
+_NAMES: Final = ("gpu", "gpus")
+"""What a number that is left over is not taken for."""
 
 
 def without_kept(turn: str) -> str:
@@ -97,8 +142,13 @@ def held_fields(turn: str) -> tuple[str, ...]:
     """The fields of which a turn says that they stay for good: "the length must stay 8k", "no quantization"."""
     named = [name for match in _RE["held"].finditer(turn) for name in fields_named(match[0])]
     named += [name for match in _RE["forbidden"].finditer(turn) for name in fields_named(match["what"] or match["zh"])]
-    named += kept_fields(turn)
+    named += kept_fields(turn) if _RE["untouched"].search(turn) else ()
     return tuple(dict.fromkeys(one for name in named for one in _HELD_TOGETHER.get(name, (name,))))
+
+
+def holds_it(turn: str) -> bool:
+    """Whether a turn says of what it does not name that it stays: "it has to stay at 8192"."""
+    return bool(_RE["held"].search(turn)) and not fields_named(turn)
 
 
 _HELD_TOGETHER: Final = {
@@ -195,6 +245,8 @@ def _value(phrase: Phrase, match: re.Match[str], job: Job) -> Any:
         number = read_number(next((size for size in groups.values() if size), "").replace("%", "").strip())
     except (ValueError, OverflowError):
         return None
+    if phrase.field == "serving.concurrency" and (groups["n"] or "").lower().endswith("k"):
+        return None  # "how many 32k requests": how long each of them is
     limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
     if number == 0 and phrase.field in _NEVER_ZERO and job.model is not None:
         stated_fields({phrase.field: 0})

@@ -13,8 +13,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from oomdoc.evidence import Fact, Signal
-from oomdoc.intake.lines import Line
+from oomdoc.evidence import Fact, Signal, Source
+from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
@@ -53,7 +53,13 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     yield from _host(lines, words)
 
 
-_LIMITS: Final = frozenset({"option", "container", "flow", "limit", "limited", "request", "seff", "cgroup"})
+def host_in(text: str) -> float | None:
+    """GiB of host memory that a short text states."""
+    lines = list(read_lines(Source("text", text)))
+    return next((fact.value for fact in _host(lines, Vocabulary(line.low for line in lines))), None)
+
+
+_LIMITS: Final = frozenset({"option", "container", "flow", "limit", "limited", "request", "seff", "cgroup", "limit_zh"})
 """What a process may use, whatever the machine has."""
 
 
@@ -73,7 +79,7 @@ def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def _host_gib(found: re.Match[str]) -> float:
     """GiB of a stated size; ``free`` prints a bare number in the unit that it was asked for."""
     text = next(v for v in found.groupdict().values() if v)
-    number, unit = text.rstrip("TtGgMmKkIiBb "), text.lstrip("0123456789. ")
+    number, unit = text.rstrip("TtGgMmKkIiBbSs "), text.lstrip("0123456789. ")[:1]
     bare = float(number) >= _MIB_FROM
     kib = float(number) >= _KIB_FROM
     return to_bytes(number, unit or ("K" if kib else "M" if bare else "G")) / _GIB
