@@ -298,7 +298,7 @@ def _said_by(key: str, framework: str | None) -> frozenset[str]:
     found = {"gpus", "nodes", "world"} if not names.isdisjoint(LAUNCH_KEYS) else set()
     own = table(framework)
     rows: list[Key | Group] = [*own.all_keys(), *own.all_groups()] if own is not None else []
-    read = names - own.ignores if own is not None else names
+    read = names - own.record.ignores if own is not None else names
     for row in rows:
         if not read.isdisjoint(norm(n) for n in row.names):
             found |= {row.field} if isinstance(row, Key) else set(row.fields)

@@ -182,7 +182,7 @@ def test_every_key_of_every_framework_in_a_sentence(table: Table) -> None:
         if value is None or key.codec.read(value) != value:
             continue  # a key that says its field in words, or along with others
         job = job_of(table.name, key.field)
-        for name in (n for n in key.names[:2] if n not in table.ignores):
+        for name in (n for n in key.names[:2] if n not in table.record.ignores):
             spelled = name.rpartition(":")[2]
             for sentence in SENTENCES if len(spelled) > 1 and ("_" in spelled or "." in spelled) else SENTENCES[:3]:
                 said = sentence.format(k=spelled, v=value)

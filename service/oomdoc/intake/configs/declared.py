@@ -29,7 +29,7 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         named = (*(row.names for row in keys), *(row.names for row in groups))
         adds |= {norm(name) for names in named for name in names} | set(_written(record))
     return Table(
-        name=record.name,
+        record=record,
         keys=keys,
         groups=groups,
         needs=tuple(need_of(row, _heads(record)) for row in record.needs),
@@ -37,23 +37,10 @@ def _table(record: Record, bases: tuple[Table, ...]) -> Table:
         bases=bases,
         neutral=frozenset(known | set(_of_roles(record))),
         sections=tuple(norm(n)[:-1] for n in sections),
-        commands=record.programs,
-        marks=record.marks,
         hints=record.hints.union(*(base.hints for base in bases)),
         described=record.described or next((base.described for base in bases if base.name == record.base), {}),
-        dashes=record.dashes,
-        bare_flags=record.bare_flags,
-        deepspeed_file=record.deepspeed_file,
-        deepspeed_offloading=record.deepspeed_offloading,
-        prefixes=record.prefixes,
-        own_prefixes=record.own_prefixes,
-        ignores=record.ignores,
-        closed=record.closed,
-        rivals=record.rivals,
-        suffix=record.by_last_part,
         exact=not bases if record.whole_paths is None else record.whole_paths,
         adds=adds,
-        adds_beside=record.adds_beside,
         adds_all=whole,
     )
 
@@ -219,5 +206,5 @@ def table(name: str | None) -> Table | None:
 @cache
 def all_names() -> frozenset[str]:
     """Every key that any table reads, whole and by its last part."""
-    names = {n for t in TABLES for n in (*t.names, *t.marks, *t.hints)}
+    names = {n for t in TABLES for n in (*t.names, *t.record.marks, *t.hints)}
     return frozenset(names | {n.rsplit(".", 1)[-1].rsplit(":", 1)[-1] for n in names})

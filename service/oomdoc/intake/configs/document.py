@@ -145,8 +145,8 @@ class Doc:
         shown = list(known_as(self.entries, self.table))
         # A key that counts by its last part yields to one that stands there whole.
         short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
-        if self.table is not None and self.table.ignores:
-            own = [self.table.ignores.isdisjoint((e.key, e.scope.split(".")[0])) for e in shown]
+        if self.table is not None and self.table.record.ignores:
+            own = [self.table.record.ignores.isdisjoint((e.key, e.scope.split(".")[0])) for e in shown]
             short = [cut for cut, kept in zip(short, own, strict=True) if kept]
             shown = [e for e, kept in zip(shown, own, strict=True) if kept]
         ordered = [s for s, cut in zip(shown, short, strict=True) if cut] + [
@@ -262,7 +262,7 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
     """A key as the table lists it; a key of its own counts before one that is merely known."""
     if key in owner.names:
         return key
-    for prefix in owner.prefixes:
+    for prefix in owner.record.prefixes:
         if key.startswith(prefix) and owner.knows(key[len(prefix) :]):
             return key[len(prefix) :]
     if key in names or "." not in key or owner.exact:
@@ -271,7 +271,7 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
     if (
         last in names
         and not of_other_role(key)
-        and (owner.suffix or ("_" in last and len(last) >= _MIN_KEY_CHARS and pair))
+        and (owner.record.by_last_part or ("_" in last and len(last) >= _MIN_KEY_CHARS and pair))
     ):
         return last
     return key

@@ -50,7 +50,7 @@ class Recognition:
 @cache
 def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
     found = table(table_name)
-    return tuple(re.compile(c) for c in found.commands) if found is not None else ()
+    return tuple(re.compile(c) for c in found.record.programs) if found is not None else ()
 
 
 @lru_cache(maxsize=1024)
@@ -62,11 +62,11 @@ def _runs(table_name: str, programs: str) -> bool:
 def _evidence(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
     """Programs and keys of the table's own; with one of them, what speaks for its bases speaks for it too."""
     commands = int(bool(programs) and _runs(table.name, programs))
-    marks = len(table.marks & keys)
-    if table.own_prefixes:
-        marks += sum(1 for key in keys if key.startswith(table.own_prefixes))
+    marks = len(table.record.marks & keys)
+    if table.record.own_prefixes:
+        marks += sum(1 for key in keys if key.startswith(table.record.own_prefixes))
     if commands or marks:
-        marks += len((keys & table.base_marks) - table.marks)
+        marks += len((keys & table.base_marks) - table.record.marks)
     return commands, marks
 
 
@@ -154,7 +154,7 @@ def judge(doc: Doc, given: Table | None) -> None:
     if not (doc.form in JUDGED or _only_settings(doc)):
         if doc.form == "python" and doc.table is not None and not any(doc.marks):
             passed = [e for e in doc.entries if e.style != "assign"]  # a program's own variables are called anything
-            if len(doc.table.hints & set(keys_of(passed))) < MIN_SCORE:
+            if doc.table.name != PLAIN or len(doc.table.hints & set(keys_of(passed))) < MIN_SCORE:
                 doc.table = fallback(doc)
         return
     settings = [
@@ -210,7 +210,7 @@ def known_keys(settings: list[Entry], owner: Table | None) -> list[bool]:
         names = all_names()
         return [norm(key) in names for key in dict.fromkeys(e.key for e in settings)]
     found = {shown.key: norm(shown.key) for shown in known_as(settings, owner, whole=False)}
-    own = owner.marks | owner.hints | LAUNCH_KEYS
+    own = owner.record.marks | owner.hints | LAUNCH_KEYS
     return [owner.knows(key) or key in own or key.rsplit(".", 1)[-1] in LAUNCH_KEYS for key in found.values()]
 
 

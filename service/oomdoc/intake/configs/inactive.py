@@ -138,7 +138,7 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
     """Keys the framework does not know that are nearly one it does."""
     if doc.table is None or not has(doc.table.name, "keys.checked") or doc.form not in ("yaml", "shell"):
         return
-    known = doc.table.known | doc.table.marks | doc.table.hints | LAUNCH_KEYS
+    known = doc.table.known | LAUNCH_KEYS
     likely: list[str] = []
     for entry in doc.entries[:300]:
         key = norm(entry.key)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
+from oomkb.frameworks import LAUNCHERS
 
 
 def _present(view: View, names: tuple[str, ...]) -> str | None:
@@ -28,6 +29,8 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
     if doc.table is None:
         return None
     keys, groups = doc.table.rows(name)
+    if value is None and any(field == name and _is_kind(entry) for field, _, entry in doc.readings()):
+        return None
     for level in doc.table.levels():
         for key in (k for k in keys if k in level.keys):
             made = {
@@ -51,11 +54,23 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
     return 1, {}
 
 
+_KINDS: Final = frozenset({"_component_", "_target_", "class_path", "type", "name"})
+
+
+def _is_kind(entry: Entry) -> bool:
+    """Whether a key says what its section is: it cannot be left out."""
+    return "." in entry.key and entry.key.rpartition(".")[2] in _KINDS
+
+
 def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, value: Any) -> dict[str, Any] | None:
     owner = doc.table
     if owner is None:
         return None
-    second = [base for base in owner.bases[1:] if base.name in doc.programs or len(base.marks & view.keys()) > 1]
+    second = [
+        base
+        for base in owner.bases[1:]
+        if base.name in doc.programs.split() or len(base.record.marks & view.keys()) > 1
+    ]
     elsewhere = [base for base in owner.bases if base not in (second or owner.bases[:1])]
     for row in _own_first(owner, keys, groups):
         if any(row in (*base.keys, *base.groups) for base in elsewhere):
@@ -65,9 +80,15 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
             wanted: Mapping[str, Any] | None = None if made is None else {_spelled(doc, view, row): made}
         else:
             wanted = row.write(view, name, value)
+        if name == "model" and wanted is not None and not all(norm(key) in view for key in wanted):
+            return None  # every run names its model: where none is read, it is said in some other way
         if wanted is not None and _may_stand(doc, view, wanted):
             return dict(wanted)
     return None
+
+
+_ENOUGH_MARKS: Final = 3
+"""Keys of its own by which a framework's arguments are known behind a script of any name."""
 
 
 def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
@@ -77,17 +98,17 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     if not doc.table.adds_all and doc.table.names.isdisjoint(view):
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
-    open_ = doc.table.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
-    if doc.form == "shell" and doc.table.adds_beside and not doc.marks[0]:
-        open_ = open_ and view.has_any(doc.table.adds_beside)
+    open_ = doc.table.record.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
+    if doc.form == "shell" and not doc.marks[0] and doc.table.name not in LAUNCHERS:  # a script that nobody knows
+        open_ = open_ and (doc.marks[1] >= _ENOUGH_MARKS or view.has_any(doc.table.record.adds_beside))
     added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
     return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))
 
 
 def _rivalled(owner: Table, view: View, added: Sequence[str]) -> bool:
     """Whether new keys stand in a section whose rival the file uses instead."""
-    used = owner.rivals.intersection(part for key in view for part in key.split("."))
-    wanted = owner.rivals.intersection(part for key in added for part in key.split("."))
+    used = owner.record.rivals.intersection(part for key in view for part in key.split("."))
+    wanted = owner.record.rivals.intersection(part for key in added for part in key.split("."))
     return bool(used) and not wanted <= used
 
 

@@ -97,7 +97,10 @@ def _imported(text: str, line: str) -> str:
         rf"^[ \t]+{re.escape(name)},?[ \t]*$", text, re.M
     ):
         return text
-    imports = list(re.finditer(r"^(?:from|import) [^\n]*[^\n(\\,]\r?\n", text, re.M))
+    used = text.find(f"{name}(")
+    imports = list(
+        re.finditer(r"^(?:from|import) [^\n]*[^\n(\\,]\r?\n", text[: used if used >= 0 else len(text)], re.M)
+    )
     at = imports[-1].end() if imports else 0
     return text[:at] + line + newline_at(text, at - 1 if at else 0) + text[at:]
 
@@ -116,7 +119,13 @@ def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     written = _as_written(doc, entry) or entry
     if doc.form == "python" and not entry.resolved:
         return None  # what the program hands in there is its own
-    if form == "shell" and entry.style == "bare" and value is False and doc.table is not None and doc.table.bare_flags:
+    if (
+        form == "shell"
+        and entry.style == "bare"
+        and value is False
+        and doc.table is not None
+        and doc.table.record.bare_flags
+    ):
         return _remove(text, doc, entry)
     if form == "shell" or (entry.key.startswith("@") and doc.form == "shell"):
         return shell.replace(text, entry, value, doc.entries)
@@ -181,10 +190,11 @@ def _insert(text: str, doc: Doc, key: str, value: Any) -> str | None:
     ):
         return None if _stands_elsewhere(text, doc, key) else _insert_flag(text, doc, key, value, anchor)
     if doc.form in ("yaml", "json", "toml"):
-        placed = _beside_its_like(doc, _prefixed(doc, key))
+        prefixed = _prefixed(doc, key)
+        placed = _beside_its_like(doc, prefixed) if prefixed is not None else None
         if placed is None:
             return None
-        key = placed
+        key = _spelled_alike(doc, placed)
     if doc.form == "yaml":
         return yaml.insert(text, doc.entries, key, value, anchor)
     if doc.form == "json":
@@ -217,42 +227,55 @@ def _beside_its_like(doc: Doc, key: str) -> str | None:
         return key
     names = doc.table.names
     homes: set[str] = set()
-    sections = False
+    plain = sections = 0
     for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table, whole=False), strict=True):
         if norm(shown.key) in names and entry.style == "pair":
-            sections = sections or "." in shown.key
+            sections += "." in shown.key
+            plain += "." not in shown.key
             homes |= {entry.key.rpartition(".")[0]} if "." not in shown.key else set()
-    if not homes and sections:
+    own = {norm(n) for row in (*doc.table.keys, *doc.table.groups) for n in row.names}
+    if (sections > plain and norm(key) not in own) or (sections and not homes):
         return None
     if not homes or "" in homes:
         return key
     return f"{homes.pop()}.{key}" if len(homes) == 1 else None
 
 
-def _prefixed(doc: Doc, key: str) -> str:
-    """The key with the leading path the document uses for its like."""
+def _spelled_alike(doc: Doc, key: str) -> str:
+    """A key with dashes or underscores, as the document has them."""
+    keys = [e.key for e in doc.entries if e.style in ("flag", "flag=", "bare", "pair")]
+    dashed, scored = sum("-" in k for k in keys), sum("_" in k for k in keys)
+    dashes = dashed > scored if dashed != scored else bool(doc.table and doc.table.record.dashes)
+    return key.replace("_", "-") if dashes else key.replace("-", "_")
+
+
+_ROLES: Final = ("actor", "rollout", "ref", "model")
+
+
+def _prefixed(doc: Doc, key: str) -> str | None:
+    """The key with the leading path the document uses for its like; ``None`` where it has no such section."""
     if doc.table is None:
         return key
     head = key.split(".", maxsplit=1)[0]
-    for prefix in doc.table.prefixes:
+    for prefix in doc.table.record.prefixes:
         if any(norm(e.key).startswith(f"{prefix}{head}.") for e in doc.entries) or (
-            head in ("actor", "rollout", "ref", "model") and any(norm(e.key).startswith(prefix) for e in doc.entries)
+            head in _ROLES and any(norm(e.key).startswith(prefix) for e in doc.entries)
         ):
             return prefix + key
-    return key
+    of_section = head not in _ROLES or head == key or any(norm(e.key).startswith(f"{head}.") for e in doc.entries)
+    return key if of_section else None
 
 
 def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
-    key = _prefixed(doc, key)
-    table = doc.table
+    prefixed = _prefixed(doc, key)
+    if prefixed is None:
+        return None
+    key, table = prefixed, doc.table
     flags = [e for e in doc.entries if e.style in ("flag", "flag=", "bare")]
-    dashed = sum("-" in e.key for e in flags)
-    scored = sum("_" in e.key for e in flags)
     if "." not in key:
-        dashes = dashed > scored if dashed != scored else bool(table and table.dashes)
-        key = key.replace("_", "-") if dashes else key.replace("-", "_")
+        key = _spelled_alike(doc, key)
     spelled = any(isinstance(e.value, bool) and e.style != "bare" for e in flags)
-    bare = table is not None and table.bare_flags and not spelled
+    bare = table is not None and table.record.bare_flags and not spelled
     if doc.form == "yaml":
         return shell.insert_item(text, doc.entries, key, value, anchor, bare=bare)
     return shell.insert(text, _same_command(doc, anchor), key, value, anchor, bare=bare)

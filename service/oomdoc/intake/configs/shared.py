@@ -116,7 +116,7 @@ def _deepspeed_file(names: tuple[str, ...], _: Options) -> Group:
     """DeepSpeed given as the path or the short name of a configuration."""
 
     def said(view: View, path: str) -> tuple[int | None, tuple[str, ...]]:
-        return stage_and_offload(path, view.table.deepspeed_offloading if view.table else ())
+        return stage_and_offload(path, view.table.record.deepspeed_offloading if view.table else ())
 
     def read(view: View) -> Iterator[Reading]:
         name = view.first(*names)
@@ -137,7 +137,7 @@ def _deepspeed_file(names: tuple[str, ...], _: Options) -> Group:
         key = view.first(*names) or names[0]
         old = view.value(key)
         stage, offload = said(view, old) if isinstance(old, str) else (None, ())
-        template = view.table.deepspeed_file if view.table else ""
+        template = view.table.record.deepspeed_file if view.table else ""
         if name == "sharding":
             if value in ("none", "ddp"):
                 return {key: DROP} if key in view else {}

@@ -15,6 +15,7 @@ from typing import Any, Final
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.wordlist import words
 from oomkb.dataclass import dataclass
+from oomkb.frameworks.declared import Record
 
 __all__ = ["DROP", "OTHER_LOADS", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm", "words"]
 
@@ -130,8 +131,8 @@ _CONFIG_CALL: Final = re.compile(
 )
 
 
-OTHER_LOADS: Final = re.compile(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained")
-"""Calls that load no model."""
+OTHER_LOADS: Final = re.compile(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained|Flax|\bTF[A-Z]")
+"""Calls that load no model, or none of PyTorch."""
 
 
 def names_of(entry: Entry) -> Iterator[str]:
@@ -152,8 +153,8 @@ def names_of(entry: Entry) -> Iterator[str]:
 class Table:
     """One framework's table."""
 
-    name: str
-    """Canonical framework name."""
+    record: Record
+    """Where all that is no key stands."""
     keys: tuple[Key, ...] = ()
     groups: tuple[Group, ...] = ()
     needs: tuple[Need, ...] = ()
@@ -163,44 +164,23 @@ class Table:
     """Tables whose keys also count (own keys first)."""
     neutral: frozenset[str] = frozenset()
     """Keys that are known and say nothing about memory."""
-    commands: tuple[str, ...] = ()
-    """Regular expressions over what commands run, imports and calls."""
-    marks: frozenset[str] = frozenset()
-    """Keys that only this framework has (each counts for it)."""
     hints: frozenset[str] = frozenset()
     """Keys that this framework has among others."""
     described: Mapping[str, Any] = field(default_factory=dict)
     """What a model described by its sizes alone has unless set otherwise."""
-    dashes: bool = False
-    """Whether flags are spelt with dashes."""
-    bare_flags: bool = False
-    """Whether a switch takes no value."""
-    deepspeed_file: str = ""
-    """How the DeepSpeed configurations that it brings are named."""
-    deepspeed_offloading: frozenset[str] = frozenset()
-    """Those that offload the optimizer although their names do not say so."""
-    prefixes: tuple[str, ...] = ()
-    """Leading path parts that may be left out (``actor_rollout_ref.``)."""
-    own_prefixes: tuple[str, ...] = ()
-    """Leading path parts that only this framework's keys have: each such key counts for it."""
     sections: tuple[str, ...] = ()
     """Leading path parts all of whose keys are known (``optimizer.``)."""
-    ignores: frozenset[str] = frozenset()
-    """Keys of a base that this framework reads nothing from."""
     adds: frozenset[str] = frozenset()
     """Keys that may be written where they do not stand yet: what runs the file is known to take these."""
-    adds_beside: frozenset[str] = frozenset()
-    """Keys of which one shows that a script of one's own takes them all; empty where that needs no sign."""
     adds_all: bool = False
     """Whether these are all of its own keys: what it runs says none of its settings elsewhere."""
-    closed: frozenset[str] = frozenset()
-    """Keys of a form of its files in which settings are only changed where they stand."""
-    rivals: frozenset[str] = frozenset()
-    """Sections of which a run uses one."""
-    suffix: bool = False
-    """Whether nested keys count by their last part."""
     exact: bool = False
     """Whether nested keys count by their whole path alone."""
+
+    @property
+    def name(self) -> str:
+        """Canonical framework name."""
+        return self.record.name
 
     def levels(self) -> Iterator[Table]:
         """This table, then those it stands on, nearest first."""
@@ -261,7 +241,7 @@ class Table:
     @cached_property
     def base_marks(self) -> frozenset[str]:
         """Keys that only frameworks have which it stands on."""
-        return frozenset().union(*(level.marks for base in self.bases for level in base.levels()))
+        return frozenset().union(*(level.record.marks for base in self.bases for level in base.levels()))
 
     def knows(self, key: str) -> bool:
         """Whether a (normalised) key is known, by itself or by its section."""
@@ -274,4 +254,4 @@ class Table:
     @cached_property
     def known(self) -> frozenset[str]:
         """Every key that the table reads or knows as neutral."""
-        return self.names | self.neutrals | self.marks | self.hints
+        return self.names | self.neutrals | self.record.marks | self.hints

@@ -504,6 +504,27 @@ def test_a_line_of_its_own_is_one(text):
             {"optimizer": "adamw_8bit"},
         ),
         (
+            "own.sh",
+            "mpirun -n 8 python qlora_finetuning.py --base_model a/b-7b --micro_batch_size 8 --batch_size 128\n",
+            {"sharding": "fsdp"},
+        ),
+        (
+            "o.sh",
+            "python -m openrlhf.cli.train_dpo --zero_stage 3 --max_len 9 --micro_train_batch_size 1\n",
+            {"model": "a/b-7b"},
+        ),
+        ("o.yaml", "optimizer:\n  _component_: torch.optim.AdamW\n  lr: 1e-5\nbatch_size: 2\n", {"optimizer": None}),
+        (
+            "sft.sh",
+            "torchrun -m verl.trainer.fsdp_sft_trainer data.max_length=9 data.micro_batch_size_per_gpu=2 model.partial_pretrain=a/b-7b\n",
+            {"tp": 2},
+        ),
+        (
+            "x.py",
+            "from trlx.data.configs import TrainConfig, TRLConfig\nc = TRLConfig(train=TrainConfig(seq_length=9, batch_size=2), method=PPOConfig(num_rollouts=8))\n",
+            {"micro_batch": 1},
+        ),
+        (
             "two.sh",
             'A="0,1"\nB="2,3"\nCUDA_VISIBLE_DEVICES="$A" vllm serve a/b-7b &\nCUDA_VISIBLE_DEVICES="$B" torchrun train.py --model_name_or_path a/b-7b\n',
             {"gpus": 3},
