@@ -45,7 +45,6 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         autocast=autocast,
         attention="eager" if s.attention == "eager" else "sdpa" if s.attention == "sdpa" else "flash",
         mask=s.masked,
-        causal_eager=False,
         dropout=d.dropout > 0,
         attention_dropout=d.attention_dropout > 0,
         softmax="input" if s.megatron and family.softmax == "fp32" else family.softmax,  # its own kernel

@@ -52,7 +52,6 @@ class Mode:
     autocast: float
     attention: str
     mask: bool
-    causal_eager: bool
     dropout: bool
     attention_dropout: bool
     softmax: str

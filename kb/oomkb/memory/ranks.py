@@ -16,19 +16,6 @@ GATHERED: Final = FSDP | {"zero3"}
 """Weights are sharded, and gathered where they are used."""
 
 
-def is_megatron(job: Job, sharding: str) -> bool:
-    """Whether Megatron's own layers and optimizer run."""
-    framework = (job.framework or "").lower()
-    named = any(word in framework for word in ("megatron", "nemo"))
-    return "automodel" not in framework and (sharding == "distributed-optimizer" or named)
-
-
-def own_sharding(job: Job, sharding: str) -> str:
-    """Under Megatron ZeRO-1 is what people call its distributed optimizer: no buffers of DeepSpeed's are made."""
-    own = sharding == "zero1" and "deepspeed" not in (job.framework or "").lower() and is_megatron(job, sharding)
-    return "distributed-optimizer" if own else sharding
-
-
 def model_parallel(job: Job) -> int:
     """GPUs that together hold one replica's forward pass: tensor x pipeline x context parallel."""
     return (job.tp or 1) * (job.pp or 1) * (job.cp or 1)

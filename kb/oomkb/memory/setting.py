@@ -11,7 +11,7 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
-from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, is_megatron, own_sharding, ranks
+from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
     LOADED,
@@ -38,7 +38,14 @@ from oomkb.memory.releases import (
 )
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.token_mixers import notes_of
-from oomkb.memory.trained import optimizer_of, projection_rank, state_fraction, trained_tables
+from oomkb.memory.trained import (
+    asks_reference,
+    expert_adapters,
+    optimizer_of,
+    projection_rank,
+    state_fraction,
+    trained_tables,
+)
 from oomkb.notes import Note
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
@@ -222,7 +229,9 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     if upcasts_frozen(job, quant):
         param = "fp32"
     world, dp, tp, pp, cp, sp, ep, per_node = ranks(job, shape)
-    sharding = own_sharding(job, pick("sharding", job.sharding, "ddp" if dp > 1 else "none"))
+    sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
+    if sharding == "zero1" and "deepspeed" not in (job.framework or "").lower() and _is_megatron(job, sharding):
+        sharding = "distributed-optimizer"  # what people call ZeRO-1 there makes none of DeepSpeed's buffers
     if param == "fp32" and loads_in_16_bits(job, sharding):
         param, notes = "bf16", (*notes, LOADED)
     if param in ("bf16", "fp16") and upcast_trained(job, adapters, sharding, autocast):
@@ -241,7 +250,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     loose = objective not in ONLINE and is_loose(job)
     batch = typical_rows(batch) if loose else batch
     samples = samples if not job.micro_tokens else max(1, int(batch / doubled))
-    megatron = is_megatron(job, sharding)
+    megatron = _is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
     if megatron and job.grad_ckpt == "selective" and attention == "eager":
         attention = "flash2"  # scores are computed again, so that none is kept (arXiv 2205.05198, section 5)
@@ -254,7 +263,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
-        expert_adapters=_expert_adapters(job, shape) if adapters else "none",
+        expert_adapters=expert_adapters(job, shape) if adapters else "none",
         mixer_kernels=has_mixer_kernels(job),
         adapter_bytes=_adapter_bytes(job, param, autocast, sharding),
         quant=quant,
@@ -312,7 +321,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         emptied=job.extra.get("torch_empty_cache_steps") == 1,
         dynamic=changes(job, loose),
         loose=loose,
-        reference=_asks_reference(job, objective, adapters),
+        reference=asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),
         divides=divides(job) if objective in ONLINE else "",
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
@@ -332,17 +341,10 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
 _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
-def _expert_adapters(job: Job, shape: ModelShape) -> str:
-    targets = (job.lora.targets if job.lora else None) or "all-linear"
-    known = transformers_of(job)
-    return shape.expert_adapters(targets, fused=not known or known >= (5,))
-
-
-def _asks_reference(job: Job, objective: str, adapters: bool) -> bool:
-    if objective not in ("dpo", "kto", "distill"):
-        return False
-    # With adapters the base model itself is the reference, whatever models stand beside it.
-    return adapters or job.extra_models is None or any(m.role in ("reference", "teacher") for m in job.extra_models)
+def _is_megatron(job: Job, sharding: str) -> bool:
+    framework = (job.framework or "").lower()
+    named = any(word in framework for word in ("megatron", "nemo"))
+    return "automodel" not in framework and (sharding == "distributed-optimizer" or named)
 
 
 def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:

@@ -7,6 +7,7 @@ from typing import Final
 from oomkb.memory.job import Job
 from oomkb.memory.optimizers import PROJECTED
 from oomkb.memory.ranks import stated_count
+from oomkb.memory.releases import transformers_of
 from oomkb.memory.shape import ModelShape
 
 _BLOCKS: Final = ("lisa", "badam")
@@ -43,3 +44,18 @@ def state_fraction(method: str, shape: ModelShape) -> float:
     layers = shape.layer_params / shape.layer_count
     active = ends + 2 * layers if method == "lisa" else layers
     return min(1.0, active / max(1, shape.params))
+
+
+def expert_adapters(job: Job, shape: ModelShape) -> str:
+    """How adapters reach routed experts (:meth:`oomkb.memory.shape.ModelShape.expert_adapters`)."""
+    targets = (job.lora.targets if job.lora else None) or "all-linear"
+    known = transformers_of(job)
+    return shape.expert_adapters(targets, fused=not known or known >= (5,))
+
+
+def asks_reference(job: Job, objective: str, adapters: bool) -> bool:
+    """Whether every step asks a reference model, or a teacher."""
+    if objective not in ("dpo", "kto", "distill"):
+        return False
+    # With adapters the base model itself is the reference, whatever models stand beside it.
+    return adapters or job.extra_models is None or any(m.role in ("reference", "teacher") for m in job.extra_models)

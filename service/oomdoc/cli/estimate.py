@@ -25,32 +25,6 @@ from oomkb.errors import JobError
 if TYPE_CHECKING:
     from oomdoc.evidence import Evidence
     from oomkb.memory.job import Job
-    from oomkb.pricing import Priced
-
-
-def _replayed(priced: Priced, job: Path | None, language: str) -> tuple[dict[str, Any], str]:
-    """Replay a priced job's allocator; writes ``NAME.snapshot.pickle`` and ``.png`` into the current directory.
-
-    :returns: the document and the text that stand below the estimate.
-
-    :raises JobError: for a job that is not played, and for allocator settings that PyTorch refuses.
-    """
-    from oomdoc.report.allocator import allocator_document, allocator_text, draw_timeline
-    from oomdoc.report.words import word
-    from oomkb.memory.allocator.run import replayed_job
-    from oomkb.memory.allocator.snapshot import write_snapshot
-    from oomkb.pricing import extra_model_shapes
-
-    run = replayed_job(priced.job, priced.shape, priced.device, shapes=extra_model_shapes(priced.job))
-    name = job.stem if job is not None and job.name != "-" else "oomdoc"
-    pickle, picture = Path(f"{name}.snapshot.pickle"), Path(f"{name}.snapshot.png")
-    write_snapshot(run.shown.allocator, pickle)
-    drawn = draw_timeline(run, picture)
-    document = allocator_document(run)
-    document["files"] = [str(pickle), *([str(picture)] if drawn else [])]
-    written = word("allocator.picture", language, path=picture) if drawn else word("allocator.no-picture", language)
-    below = [word("allocator.written", language, path=pickle), written]
-    return document, allocator_text(document, language) + "".join(f"  {line}\n" for line in below)
 
 
 EPILOG: Final = "Exit status: 0 priced; 2 an impossible job or a wrong call."
@@ -67,9 +41,7 @@ def estimate(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
-    allocator: Annotated[
-        bool, typer.Option("--allocator", help="Replay PyTorch's caching allocator; writes a snapshot and a picture.")
-    ] = False,
+    allocator: Annotated[bool, typer.Option("--allocator", hidden=True, help="No longer there.")] = False,
 ) -> None:
     """Say what each GPU holds, phase by phase and term by term.
 
@@ -91,6 +63,7 @@ def estimate(
             "no job is given", where="oomdoc estimate", hint="name a file, or --set model=... --set seq_len=..."
         )
     from oomdoc.library import estimate as run
+    from oomdoc.report.words import word
     from oomkb.pricing import check_device
 
     stated, evidence = _job_of(job)
@@ -101,14 +74,13 @@ def estimate(
         from oomdoc.report.chart import write_chart
 
         write_chart(report.document(), chart)
-    replay, below = _replayed(report.priced, job, language) if allocator else ({}, "")
     if format_ is Format.json:
-        more = {"allocator": replay} if allocator else {}
-        print_json({**_with_framework(report.document(language=language), evidence, language), **more})
+        print_json(_with_framework(report.document(language=language), evidence, language))
         return
-    for warning in _warnings(evidence, language):
+    gone = [word("estimate.no-replay", language)] if allocator else []
+    for warning in [*gone, *_warnings(evidence, language)]:
         show("! " + warning)
-    show(report.text(language=language, width=terminal_width(), colour=coloured()) + below)
+    show(report.text(language=language, width=terminal_width(), colour=coloured()))
 
 
 def _job_of(path: Path | None) -> tuple[Job, Evidence | None]:
