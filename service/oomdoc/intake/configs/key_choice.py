@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
-from oomkb.frameworks import LAUNCHERS
+from oomkb.frameworks import ENGINES, LAUNCHERS
 
 
 def _present(view: View, names: tuple[str, ...]) -> str | None:
@@ -99,7 +99,8 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.record.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
-    if doc.form == "shell" and not doc.marks[0] and doc.table.name not in LAUNCHERS:  # a script that nobody knows
+    # Behind a script that nobody knows; launchers and engines are run by their own names, or as images.
+    if doc.form == "shell" and not doc.marks[0] and doc.table.name not in (*LAUNCHERS, *ENGINES):
         open_ = open_ and (doc.marks[1] >= _ENOUGH_MARKS or view.has_any(doc.table.record.adds_beside))
     added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
     return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))
