@@ -17,7 +17,7 @@ from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.observed import observed, shown_bytes
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import about, asks, asks_plainly, asks_why, still_fails, suggests, topic_of
+from oomdoc.chat.questions import about, asks, asks_plainly, asks_why, refers, still_fails, suggests, topic_of
 from oomdoc.chat.reading import held_fields, holds_it
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import takes_back, target_of
@@ -350,6 +350,9 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.topic == "dropped":
         session = session.proposing({})
+    if session.steps and turn.kind == "off-topic" and refers(text):
+        reply = answers.explained(session.job, text, session.language, named=False, held=session.held)
+        return session, reply if answers.names_part(text) else answers.not_understood(reply, session.language)
     priced, _ = price_of(session.job, session.language) if session.steps else (None, "")
     return session, small_talk(session, priced, turn.topic if turn.kind == "talk" else "")
 

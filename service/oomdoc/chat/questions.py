@@ -40,6 +40,11 @@ _WANTED: Final = {
 """What a question for a quantity is about, as a job's field."""
 
 
+def refers(turn: str) -> bool:
+    """Whether a turn that names nothing goes on from what was said, in so many words."""
+    return bool(_RE["refers"].search(turn))
+
+
 def asks_plainly(turn: str) -> bool:
     """Whether a turn asks for the reason and names nothing: "why?", "为什么呢"."""
     return bool(_RE["why_alone"].fullmatch(turn.strip()))
@@ -63,7 +68,7 @@ def keeps_everything(turn: str) -> bool:
 
 def compares(turn: str) -> bool:
     """Whether speed is asked about."""
-    return bool(_RE["compare"].search(turn)) and topic_of(turn) != "pick"
+    return bool(_RE["of_two"].search(turn) or (_RE["compare"].search(turn) and topic_of(turn) != "pick"))
 
 
 def chooses(turn: str) -> bool:

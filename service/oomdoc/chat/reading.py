@@ -76,6 +76,8 @@ def read_changes(turn: str, context: Context) -> Changes:
     _listed(turn, found)
     if found:
         found = switched(turn, context) | _left_over(turn, context, found, taken) | found
+    elif (target := _RE["target"].search(turn)) is not None and read_number(target["n"]) >= _SHORTEST_LISTED:
+        found["seq_len"] = int(read_number(target["n"]))
     found = resolve(
         found or ({} if other else fill(turn, context)),
         context,
@@ -109,7 +111,8 @@ _KEYED: Final = re.compile(r"(?i)\boffload_(optimizer|param)(?:eters?)?(?:[._]de
 def _left_over(turn: str, context: Context, found: dict[str, Any], taken: list[tuple[int, int]]) -> dict[str, Any]:
     """What numbers stand for beside what was read: a clause that is nothing but one, and a length by its value."""
     read: dict[str, Any] = {}
-    places = [*taken, *((m.start, m.start + len(m.text)) for m in (*find_all(turn), *models.find_all(turn)))]
+    places = [*taken, *((m.start, m.start + len(m.text)) for m in find_all(turn))]
+    places += [(m.start, m.start + len(m.text)) for m in models.find_all(turn)]
     start = 0
     for stop in (*PARTS.finditer(turn), None):
         end = stop.start() if stop is not None else len(turn)

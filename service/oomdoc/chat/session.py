@@ -51,6 +51,8 @@ class Session:
     """The configuration or command that was pasted last."""
     held: frozenset[str] = frozenset()
     """Fields of which the person says that they stay: no proposal touches them."""
+    described_at: int = 0
+    """How many steps there were when material was described last."""
     about: tuple[str, ...] = ()
     """Fields that the last turn asked about without a value: a number in the next one is for them."""
 
@@ -58,6 +60,11 @@ class Session:
     def job(self) -> Job:
         """The job as it stands."""
         return self.steps[-1].job if self.steps else Job()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing was changed since material was described."""
+        return len(self.steps) == self.described_at
 
     def then(self, job: Job, changed: Mapping[str, Any]) -> Session:
         """The session after a change."""
@@ -79,7 +86,13 @@ class Session:
         """
         half = _MATERIAL_CHARS // 2
         kept = text if len(text) <= _MATERIAL_CHARS else f"{text[:half]}\n[...]\n{text[-half:]}"
-        return replace(self, described=answer, material=kept, written=kept if configures else self.written)
+        return replace(
+            self,
+            described=answer,
+            described_at=len(self.steps),
+            material=kept,
+            written=kept if configures else self.written,
+        )
 
     def refusing(self, *names: str) -> Session:
         """The session after an impossible value."""
@@ -95,6 +108,7 @@ class Session:
             "material": self.material,
             "written": self.written,
             "held": sorted(self.held),
+            "described_at": self.described_at,
             "about": list(self.about),
             "dialogue": [list(pair) for pair in self.dialogue],
             "proposed": dict(self.proposed),
@@ -122,6 +136,7 @@ class Session:
             tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
             str(document.get("written") or ""),
             frozenset(document.get("held") or ()),
+            int(document.get("described_at") or 0),
             tuple(document.get("about") or ()),
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
@@ -15,7 +16,8 @@ from oomdoc.chat.questions import topic_of
 from oomdoc.chat.reading import named_framework
 from oomdoc.chat.session import Reply, Session
 from oomdoc.chat.written import configuration
-from oomdoc.report.words import word
+from oomdoc.diagnosis.accounting import savings
+from oomdoc.report.words import render, word
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
 
@@ -30,7 +32,8 @@ def pick(session: Session, priced: Priced | None, text: str) -> Reply:
     plans = parts.planned(priced, language, most=3, held=session.held)
     if not plans:
         key = "chat.pick-fits" if priced.estimate.fits else "chat.pick-none"
-        plans = [word(key, language), *largest(priced, language)]
+        saving = (render(one, language) for one in savings(priced.job, priced.estimate, session.held))
+        plans = [word(key, language), *saving, *largest(priced, language)]
     elif len(plans) > 1:
         plans = [word("chat.pick-head", language), *(f"- {p}" for p in plans)]
     first = parts.standing(session.job, language, plans=False).said[:1]
@@ -43,10 +46,26 @@ def reply_of(session: Session, priced: Priced | None, said: list[str], *, lines:
     return Reply("\n".join(said) if lines else joined(said), {}, job, priced.estimate.process_bytes if priced else None)
 
 
+def sure(session: Session, priced: Priced | None, text: str) -> Reply:
+    """Between what limits the figure is."""
+    if priced is None:
+        return explained(session.job, text, session.language)
+    interval = priced.estimate.intervals["process"]
+    sizes = {"low_bytes": interval.low_bytes, "high_bytes": interval.high_bytes}
+    said = word("chat.sure", session.language, peak_bytes=priced.estimate.process_bytes, **sizes)
+    return reply_of(session, priced, [said, *parts.standing(session.job, session.language, plans=False).said[:1]])
+
+
+_SOLUTION: Final = re.compile(r"(?m)^(?:What to do: |What (?:would )?fits?: |做法：|放得下的做法：).+$")
+
+
 def setting(session: Session, priced: Priced | None, text: str) -> Reply:
     """How what was dealt with last is written: what was asked about, what was changed, or what would make it fit."""
     language, job = session.language, session.job
     changes = dict(session.proposed)
+    told = _SOLUTION.findall(session.described)
+    if told and not changes and session.fresh:
+        return reply_of(session, priced, told, lines=True)
     if not changes and len(session.steps) > 1:
         changes = {n: v for n, v in session.steps[-1].changed.items() if v is not None}
     if priced is not None and not session.proposed and priced.estimate.fits is False:
@@ -97,6 +116,7 @@ def saved(session: Session, priced: Priced | None, text: str) -> Reply:
 TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
     {
         "pick": pick,
+        "sure": sure,
         "config": written,
         "diff": written,
         "setting": setting,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.run_words import step_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.job import Job
 from oomkb.units import GIB
 
 _STATES: Final = {
@@ -29,7 +31,7 @@ def held_for(about: Plain) -> Iterator[Message]:
     if about.wanted != "reserved" or about.estimate.served is not None or about.job.objective == "inference":
         return
     yield from _per_parameter(about)
-    yield from _savings(about)
+    yield from savings(about.job, about.estimate)
 
 
 def _per_parameter(about: Plain) -> Iterator[Message]:
@@ -46,15 +48,19 @@ def _per_parameter(about: Plain) -> Iterator[Message]:
     yield say("answer.states", **whole, total=total, params=estimate.params / 1e9, size_bytes=total * estimate.params)
 
 
-def _savings(about: Plain) -> Iterator[Message]:
-    """The changes that lower the peak most, each alone."""
+def savings(job: Job, estimate: Estimate, kept: Collection[str] = ()) -> Iterator[Message]:
+    """The changes that lower the peak most, each alone.
+
+    :param kept: fields that no change may touch.
+    """
+    from oomdoc.diagnosis.fixes import Context
     from oomdoc.diagnosis.planning import plan
 
     try:
-        singles = plan(about.job).singles
+        singles = plan(job, context=Context(kept=frozenset(kept))).singles
     except OomdocError:
         return
-    least = max(_LEAST_SAVED * about.estimate.process_bytes, GIB / 2)
+    least = max(_LEAST_SAVED * estimate.process_bytes, GIB / 2)
     named = sorted((f.change for f in singles if f.change.instruction is None), key=lambda c: -c.saves_bytes)
     most = {change.key: change for change in reversed(named) if change.saves_bytes >= least}
     if most:
