@@ -46,6 +46,7 @@ _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"bnb[-_ ]?4|4[-_ ]?bit(?![a-z])|(?<![a-z])nf4|qlora", "nf4"),
         (r"bnb[-_ ]?8|8[-_ ]?bit(?![a-z])|llm\.int8", "int8"),
         (r"(?<![a-z])mxfp4", "mxfp4"),
+        (r"(?<![a-z])nvfp4|[-_]fp4(?![a-z0-9])", "nvfp4"),
         (r"(?<![a-z])fp8(?![0-9])|w8a8[-_]?fp8", "fp8"),
         (r"(?<![a-z])(?:w4a16|int4)(?![0-9])", "gptq-int4"),
         (r"(?<![a-z])(?:w8a16|int8)(?![0-9])", "gptq-int8"),

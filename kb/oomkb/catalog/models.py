@@ -127,6 +127,8 @@ def stored_quant(config: Mapping[str, Any]) -> str | None:
         return "gptq-int8"
     if method == "bitsandbytes":
         return "int8" if stored.get("load_in_8bit") else "nf4"
+    if method == "modelopt":
+        return {"NVFP4": "nvfp4", "FP8": "fp8"}.get(str(stored.get("quant_algo", "")).upper())
     if method != "compressed-tensors":
         return _STORED.get(method)
     groups = stored.get("config_groups")
@@ -134,6 +136,8 @@ def stored_quant(config: Mapping[str, Any]) -> str | None:
     first = next((w for w in each if isinstance(w, Mapping)), {})
     four = first.get("num_bits") == 4
     routed = any(config.get(n) for n in ("n_routed_experts", "num_experts", "num_local_experts"))
+    if four and first.get("type") == "float":
+        return "nvfp4" if first.get("group_size") == 16 else "mxfp4"
     if first.get("num_bits") == 8:
         return "fp8" if first.get("type") == "float" else "int8"
     return ("int4-experts" if routed else "gptq-int4") if four else None

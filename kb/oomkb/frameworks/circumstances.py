@@ -267,7 +267,7 @@ def named_size(job: Job) -> float | None:
     return billions_with_experts(job.model if isinstance(job.model, str) else "") or None
 
 
-_MIX: Final = re.compile(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:\.gguf)?\Z", re.IGNORECASE)
+_MIX: Final = re.compile(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:[-.]gguf)?\Z", re.IGNORECASE)
 """A mix of llama.cpp at the end of a file's name or of a tag."""
 _SIXTEEN: Final = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
 

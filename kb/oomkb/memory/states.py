@@ -105,6 +105,7 @@ QUANT_BYTES: Final[Mapping[str, float]] = {
     "gptq-int8": 1 + 3 / 128,
     "awq-int4": 0.5 + 2.5 / 128,
     "mxfp4": 0.5 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,  # one scale of 8 bits for 16 (compressed-tensors ``FP4A16``, ModelOpt ``NVFP4``)
     "int4-experts": 0.5 + 2 / 32,  # one bf16 scale for 32 (moonshotai/Kimi-K2-Thinking, config.json)
 }
 GGUF_BYTES: Final[Mapping[str, float]] = {

@@ -133,6 +133,8 @@ def test_a_name_without_version_gives_a_likely_entry_and_says_so():
         ("Qwen/Qwen-72B-Chat-Int4", "gptq-int4"),
         ("unsloth/llama-3-8b-bnb-4bit", "nf4"),
         ("Qwen/Qwen3-14B-FP8", "fp8"),
+        ("nvidia/Llama-3.3-70B-Instruct-FP4", "nvfp4"),
+        ("RedHatAI/Qwen3-32B-NVFP4", "nvfp4"),
         ("Qwen/Qwen2.5-7B-Instruct", None),
     ],
 )
@@ -329,3 +331,22 @@ def test_a_fine_tune_is_never_taken_for_another_family(name):
 )
 def test_context_length_is_the_one_an_engine_derives(config: dict[str, object], length: int | None) -> None:
     assert models.context_length(config) == length
+
+
+GROUPED_FLOATS = {"num_bits": 4, "type": "float", "group_size": 16}
+
+
+@pytest.mark.parametrize(
+    ("stored", "quant"),
+    [
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
+        ({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": GROUPED_FLOATS}}}, "nvfp4"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4}}}},
+            "gptq-int4",
+        ),
+    ],
+)
+def test_quantization_in_the_configuration(stored, quant):
+    assert models.stored_quant({"quantization_config": stored}) == quant

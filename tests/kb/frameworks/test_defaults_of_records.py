@@ -19,6 +19,7 @@ ROWS = [
     ({"framework": "veomni"}, {"grad_ckpt": True, "packing": True, "fused_ce": True}),
     ({"framework": "oumi"}, {"micro_batch": 8, "grad_ckpt": False}),
     ({"framework": "vllm", "model": "Qwen/Qwen3-32B-FP8"}, {"objective": "inference", "quant": "fp8"}),
+    ({"framework": "llama.cpp", "model": "google/gemma-3-27b-it-qat-q4_0-gguf"}, {"quant": "q4_0"}),
     ({"framework": "sglang", "model": "Qwen/Qwen2.5-7B-Instruct-AWQ"}, {"quant": "awq-int4"}),
     ({"framework": "vllm", "model": "Qwen/Qwen3-32B-FP8", "quant": "none"}, {"quant": "none"}),
     ({"framework": "h2o-llmstudio"}, {"quant": "nf4", "lora.r": 4, "seq_len": 512}),

@@ -90,7 +90,7 @@ def _completed(said: Mapping[str, Any]) -> Job:
     return complete(job)
 
 
-_OF_CHECKPOINTS: Final = ("awq-int4", "gptq-int4", "mxfp4")
+_OF_CHECKPOINTS: Final = ("awq-int4", "gptq-int4", "mxfp4", "nvfp4")
 """Ways in which weights are stored and never made while a model is loaded."""
 _FEWER_BITS: Final = ("nf4", "nf4-double", "int8")
 _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum", "optimizer"))
