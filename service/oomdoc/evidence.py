@@ -246,6 +246,16 @@ class ModelReading:
     """Why there is no reading, of ``oomdoc.language_model.REASONS``; empty where there is one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Supposed:
+    """A question beside a failure, and the run that it supposes."""
+
+    text: str
+    facts: Mapping[str, Fact]
+    settings: Mapping[str, Any]
+    """Job fields that its words name beyond the facts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything read from the input."""
@@ -276,6 +286,8 @@ class Evidence:
     """The retrieval query: the lines worth searching by (failure line, frames, prose), masked, at most a few KB."""
     prose: str = ""
     """What the person wrote in their own words, masked."""
+    supposed: tuple[Supposed, ...] = ()
+    """Questions beside a failure that ask whether another form of the run would do; nothing else is read from them."""
     warnings: tuple[Message | str, ...] = ()
     language_model: ModelReading | None = None
     """What a language model read; ``None`` where none was asked."""

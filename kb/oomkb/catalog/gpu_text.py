@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from oomkb.catalog import gpu_data
 from oomkb.catalog import gpu_words as w
+from oomkb.catalog.instances import Machine
 from oomkb.catalog.tokens import lowered, occurrences
 from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
@@ -37,6 +38,8 @@ class GpuMention:
     """How much beside the core token speaks for this card and variant; orders several mentions."""
     candidates: tuple[Device, ...] = ()
     """All variants that the name leaves open, the chosen one first."""
+    machine: Machine | None = None
+    """The rented machine by whose name the card is named."""
 
 
 @dataclass(frozen=True, slots=True)

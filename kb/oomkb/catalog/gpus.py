@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from oomkb.catalog import gpu_data, gpu_text
+from oomkb.catalog import gpu_data, gpu_text, instances
 from oomkb.catalog.gpu_text import GpuMention
 from oomkb.memory.device import Device
 from oomkb.units import GIB
@@ -56,8 +56,20 @@ def sized(gpu: str | None, capacity_gib: float | None) -> Device | None:
 
 
 def find_all(text: str) -> list[GpuMention]:
-    """Every mention of a card in prose or a log, in order, without chance hits such as ``L4`` in ``level4``."""
-    return gpu_text.scan(text, strict=True)
+    """Every mention of a card in prose or a log, in order, without chance hits such as ``L4`` in ``level4``.
+
+    The name of a rented machine (``p4d.24xlarge``) is a mention of the card that it holds.
+    """
+    found = gpu_text.scan(text, strict=True)
+    rented = [
+        GpuMention(device, start, end, text[start:end], candidates=(device,), machine=machine)
+        for start, end, machine in instances.find_all(text)
+        if (device := find(machine.card)) is not None
+    ]
+    if not rented:
+        return found
+    alone = [m for m in found if all(m.end <= r.start or r.end <= m.start for r in rented)]
+    return sorted((*alone, *rented), key=lambda mention: mention.start)
 
 
 def variants(text: str) -> tuple[Device, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 _LONG_BYTES: Final = 16 << 20
 """A log beyond this is read with a bar that shows how far."""
-_LONGEST_NAME: Final = 255
+_MAX_NAME_BYTES: Final = 255
+"""Bytes of a file's name on the usual file systems (``NAME_MAX``)."""
+_WORDS_OF_A_FILE: Final = 4
+"""Words of an argument that ends like a file's name up to which it is taken for one."""
 
 
 EPILOG: Final = (
@@ -125,9 +129,11 @@ def _sources(files: list[str], configs: list[Path]) -> list[Source]:
 
 def _is_question(name: str) -> bool:
     """Whether an argument is what somebody asks, and no (perhaps mistyped) name of a file."""
-    if not re.search(r"\s|[\u4e00-\u9fff]", name) or re.search(r"\.[A-Za-z]\w{0,5}$", name):
+    if not re.search(r"\s|[\u4e00-\u9fff]", name):
         return False
-    return len(name) > _LONGEST_NAME or not Path(name).exists()
+    if re.search(r"\.[A-Za-z]\w{0,5}$", name) and len(name.split()) <= _WORDS_OF_A_FILE:
+        return False
+    return len(os.fsencode(name)) > _MAX_NAME_BYTES or not Path(name).exists()
 
 
 def _log(path: Path) -> Source:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.accounting import held_for
-from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, comparison
 from oomdoc.diagnosis.forms import FITS, beyond_share, host_is_short, needed_of, needs_by_count, pinned_most
+from oomdoc.diagnosis.own_figures import by_own_figures
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
@@ -20,6 +20,7 @@ from oomdoc.diagnosis.planned import (
 )
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
+from oomdoc.diagnosis.serving_answers import cache_alone, held_by_engine, reserved, room, servers
 from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
@@ -30,6 +31,7 @@ from oomkb.errors import OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
+from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.units import GIB
 
@@ -41,34 +43,22 @@ _SPLIT_BOXES: Final = (24, 48, 80, 141)
 _USABLE: Final = 0.94
 """Share of a card that runs may take together; the rest is what CUDA holds for them."""
 _TERMS: Final = {
+    "states": (
+        "model states",
+        *("weights", "gradients", "optimizer states", "fp32 masters"),
+        *("adapters", "reference model", "reward model", "critic model"),
+    ),
     "optimizer": ("optimizer states", "fp32 masters"),
     "logits": ("logits and loss",),
     "activations": ("activations", "recomputed layer", "attention scores"),
     "gradients": ("gradients",),
     "weights": ("weights",),
 }
-"""Terms of the memory table, under the words of questions."""
+"""Terms of the memory table, under the words of questions; the first gives the name."""
 _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
 _MIN_PART: Final = 0.04
 """Share of what is needed from which a term is named."""
-
-
-def held_by_engine(view: View) -> Iterator[Message]:
-    """What an engine that started holds, by its own log: its cache in bytes, or in tokens."""
-    found = {
-        name: last_signal(view, f"vllm-{name}") for name in ("weights", "profile", "kv-cache-memory", "concurrency")
-    }
-    printed = {key: value for signal in found.values() if signal is not None for key, value in signal.data.items()}
-    length, requests, served = printed.get("length"), printed.get("concurrency"), view.estimate and view.estimate.served
-    cache = printed.get("kv_cache_bytes")
-    if cache is None and length and requests and served and served.length:
-        cache = length * requests * served.token_bytes
-    if printed.get("weights_bytes") is None or cache is None:
-        return
-    yield say("answer.engine-holds", weight_bytes=printed["weights_bytes"], cache_bytes=cache)
-    if length and requests:
-        yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
 
 
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
@@ -95,7 +85,8 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)
-    return (*_servers(view, asked), first, *uneven_heads(view), *after, *unused_numbers(found))
+    own = by_own_figures(about, view.evidence)
+    return (*servers(view, asked), *own, first, *uneven_heads(view), *after, *unused_numbers(found))
 
 
 def _refused(found: Diagnosis) -> Message | str | None:
@@ -103,18 +94,6 @@ def _refused(found: Diagnosis) -> Message | str | None:
     told = next((warning.values for warning in found.warnings if warning.values.get("impossible")), None)
     sized = found.job.params_b is not None or isinstance(found.job.model, str)
     return told["problem"] if told is not None and sized else None
-
-
-def _servers(view: View, asked: Asked) -> Iterator[Message]:
-    """What share of the card each of several engines may take."""
-    if not asked.servers or view.job.get("serving.gpu_memory_utilization") is None or (view.job.world or 1) > 1:
-        return
-    said = view.evidence.value("gpu_memory_utilization")
-    counts = {"count": asked.servers, "share": int(_USABLE * 100 / asked.servers) / 100}
-    if isinstance(said, float) and said * asked.servers > 1:
-        yield say("answer.servers-over", said=said, **counts)
-    else:
-        yield say("answer.servers", **counts)
 
 
 def _parts_of_pipeline(view: View) -> Iterator[Message]:
@@ -130,18 +109,6 @@ def _parts_of_pipeline(view: View) -> Iterator[Message]:
             yield say("answer.pipeline-encoders", encoders_bytes=2 * parts.encoders)
 
 
-def _reserved(about: Plain) -> Iterator[Message]:
-    """Why an engine that runs holds its share of the card."""
-    served, capacity = about.estimate.served, about.estimate.capacity_bytes
-    share = about.job.get("serving.gpu_memory_utilization")
-    if about.wanted != "reserved" or served is None or not capacity or not share:
-        return
-    taken = about.estimate.process_bytes
-    sizes = {"share_bytes": taken, "capacity_bytes": capacity, "cache_bytes": served.cache_bytes}
-    percent = round(100 * taken / capacity)
-    yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
-
-
 _LEADS: Final[Mapping[str, tuple[str, ...]]] = {
     "batch": ("answer.limit", "answer.compared-batch"),
     "length": ("answer.limit", "answer.compared-length"),
@@ -155,12 +122,12 @@ _LEADS: Final[Mapping[str, tuple[str, ...]]] = {
 
 def answer_of(about: Plain) -> tuple[Message, ...]:
     """The sentences, the decisive one first."""
-    if explained := tuple(_reserved(about)):
+    if explained := tuple(reserved(about)):
         return explained
     out = [
         *_needed_card(about),
         *_other_engine(about),
-        *(list(comparison(about)) or [*_cache_alone(about), _decisive(about)]),
+        *(list(comparison(about)) or [*cache_alone(about), decisive(about)]),
     ]
     out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job, about.compared))
@@ -212,14 +179,23 @@ def _split_over_cards(about: Plain) -> Iterator[Message]:
 
 
 def _share(about: Plain) -> Iterator[Message]:
-    """What the term that is asked about takes, at its largest."""
+    """What the term that is asked about takes, at its largest, of the run or of each that is compared."""
     terms = _TERMS.get(about.asked.term or "", ())
-    if not terms or about.sides:
+    if not terms:
         return
-    sizes = [sum(phase.terms_bytes.get(t, 0.0) for t in terms) for phase in about.estimate.phases.values()]
-    needed = needed_of(about.estimate)
-    percent = round(100 * max(sizes) / needed)
-    yield say("answer.share", name=say(f"term.{terms[0]}"), size_bytes=max(sizes), percent=percent, needed_bytes=needed)
+    name = say(f"term.{terms[0]}")
+    if about.sides:
+        priced = [side for side in about.sides if side.priced is not None]
+        sizes = [(names_of(side.asked), _largest(side.priced.estimate, terms)) for side in priced if side.priced]
+        yield say("answer.shares", name=name, sides=[say("answer.part", name=n, size_bytes=b) for n, b in sizes])
+        return
+    size, needed = _largest(about.estimate, terms), needed_of(about.estimate)
+    yield say("answer.share", name=name, size_bytes=size, percent=round(100 * size / needed), needed_bytes=needed)
+
+
+def _largest(estimate: Estimate, terms: tuple[str, ...]) -> float:
+    """What so many terms take together, in the phase in which that is most."""
+    return max(sum(phase.terms_bytes.get(t, 0.0) for t in terms) for phase in estimate.phases.values())
 
 
 def _host(about: Plain) -> Iterator[Message]:
@@ -242,21 +218,8 @@ def _host(about: Plain) -> Iterator[Message]:
         yield say("answer.host-load", own_bytes=own, mapped_bytes=mapped)
 
 
-def _cache_alone(about: Plain) -> Iterator[Message]:
-    served = about.estimate.served
-    if about.wanted == "cache" and served is not None and served.length:
-        tokens = served.at_once * served.length
-        sizes = {
-            "thousand_bytes": 1000 * served.needed_bytes / tokens,
-            "cache_bytes": served.needed_bytes / served.at_once,
-        }
-        key = "answer.cache"
-        if served.at_once > 1:
-            key, sizes = "answer.cache-several", sizes | {"all_bytes": served.needed_bytes, "count": served.at_once}
-        yield say(key, length=f"{served.length:,}", **sizes)
-
-
-def _decisive(about: Plain) -> Message:
+def decisive(about: Plain) -> Message:
+    """Whether the run fits, and what it needs."""
     job, estimate = about.job, about.estimate
     if host_is_short(job, estimate):
         sizes = {"host_bytes": estimate.host_bytes, "have_bytes": (job.host_gib or 0.0) * GIB}
@@ -331,20 +294,6 @@ def _reference(about: Plain) -> Iterator[Message]:
         yield say("answer.reference" if held else "answer.reference-none", held_bytes=held, line=line)
 
 
-def _room(about: Plain) -> Iterator[Message]:
-    """How many requests the cache of a server holds at once."""
-    served = about.estimate.served
-    if served is None or not (about.printed_tokens or (served.largest_length is not None and served.requests >= 1)):
-        return
-    tokens = about.printed_tokens or served.requests * served.length
-    each = min(about.asked.request_length or served.length, served.length)
-    requests, here = int(tokens / each), f"{each:,}"
-    if (about.asked.concurrency or served.at_once) > requests:
-        yield say("answer.room-short", requests=requests, here=here)
-    elif (served.at_once == 1 or about.printed_tokens) and requests > 1:
-        yield say("answer.room", requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
-
-
 def _flips(about: Plain) -> Iterator[Message]:
     """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
     from oomdoc.diagnosis.planning import largest_of, need_with
@@ -374,7 +323,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         yield say(f"answer.{key}", length=f"{length or 0:,}", here=here, now=job.micro_batch or 1)
     elif batch and length == 0:
         yield say("answer.limit-batch", batch=batch, here=f"{job.seq_len or 0:,}")
-    yield from _room(about)
+    yield from room(about)
     if served is not None and not served.starts and served.largest_length:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")
     if about.answer != "fits":

@@ -32,6 +32,7 @@ from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, susp
 from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
 from oomdoc.diagnosis.run_completion import SPLIT, ranks_that_speak, split_by_layers, usual_precision
 from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.supposing import answers_to
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
@@ -89,6 +90,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
+        answers=tuple(answers_to(evidence, stated)),
         topics=found_topics(evidence, stated),
     )
     if plans:
@@ -167,7 +169,9 @@ def _worked_out(
     job = _job(evidence, warnings)
     inference: Inference | None = None
     planned = is_planned(evidence)
-    running = planned and next(evidence.find("in-use"), None) is not None
+    running = planned and any(
+        s.name == "in-use" or s.data.get("measured") for s in evidence.find("in-use", "worked-at")
+    )
     careful = planned and careful_job(evidence, job)
     if planned:
         job = planned_run(evidence, job).job

@@ -125,6 +125,9 @@ def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:
 
     A run that dies early shows less than its peak: such a figure rules out what is smaller, and decides nothing else.
     """
+    held = next((held for _, _, held in seen.worked if held), None)
+    if not seen.figure_bytes and held and for_it.shown_bytes:  # what it held while it ran well
+        return abs(math.log(for_it.shown_bytes / held)) <= _MEETS
     if not seen.figure_bytes or not for_it.shown_bytes:
         return True
     if seen.phase in _FILLED_BIT_BY_BIT and (against.shown_bytes or 0.0) >= seen.figure_bytes:

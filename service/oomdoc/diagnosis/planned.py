@@ -67,7 +67,8 @@ def wants_figure(evidence: Evidence) -> bool:
     if asked.wanted != "fit" or documents:
         return True
     described = asked.capacity_gib is not None or asked.trains or not _SAYS_NO_SIZE.issuperset(evidence.facts)
-    return described and (asked.of_memory or bool(asked.alternatives) or not _RUN.isdisjoint(evidence.facts))
+    sized = asked.card is not None or not _RUN.isdisjoint(evidence.facts)
+    return described and (asked.of_memory or bool(asked.alternatives) or sized)
 
 
 def put_off(evidence: Evidence) -> bool:
@@ -150,8 +151,8 @@ _SHARED: Final = "several cards share the states"
 
 
 def _uncounted(job: Job, asked: Asked) -> Job:
-    """One card where the question is how many: that is the card's name, not a count."""
-    alone = (job.gpus or job.world or 0) == 1 and (job.nodes or 1) == 1
+    """One card where the question is how many: that is the card's name, not a count; nor are those of one machine."""
+    alone = (job.gpus or job.world or 0) in (1, asked.per_machine) and (job.nodes or 1) == 1
     return job.with_fields({"gpus": None, "world": None}) if asked.wanted == "cards" and alone else job
 
 
@@ -368,6 +369,8 @@ def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
     counts = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+    if asked.per_machine and job.objective != "inference":
+        counts = tuple(count for count in counts if count % asked.per_machine == 0)
     return counts if asked.wanted == "cards" and named else ()
 
 

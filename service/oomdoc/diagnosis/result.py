@@ -249,6 +249,8 @@ class Diagnosis:
     """Where no setting of the hardware that is there fits: so, and the least hardware that would do."""
     questions: tuple[Question, ...] = ()
     warnings: tuple[Message, ...] = ()
+    answers: tuple[Message, ...] = ()
+    """To what is asked beside a failure."""
     topics: tuple[FoundTopic, ...] = ()
     explained: bool = False
     """Whether the topics are the answer: a concept is asked about, not a run."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from oomdoc.diagnosis.answering import answer_to, held_by_engine
+from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
+from oomdoc.diagnosis.serving_answers import held_by_engine
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -34,7 +35,7 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if not found.causes:
         return (say("summary.unclear"),)
     best = found.causes[0]
-    out = [say("summary.unclear")] if found.verdict == "unclear" else []
+    out = [*found.answers, *([say("summary.unclear")] if found.verdict == "unclear" else [])]
     out += [_cause(found.causes), *_numbers(view, best)]
     out.append(_plan(found.plans) or say(action_key(best.cause, view.job.objective)))
     return tuple(out)

@@ -93,7 +93,8 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     if ROWS["which_stage"].search(text) is not None:
         yield _STAGES
     weighs = ROWS["weighs"].search(text) is not None
-    choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
+    compares = ROWS["compares"].search(text) is not None
+    choice = [ROWS["between"], *([ROWS["together"]] if weighs else []), *([ROWS["with"]] if compares else [])]
     changes = [*choice, ROWS["changes"]]
     of_things = changes if ROWS["goes"].search(text) else choice
     things = ((_with_others(models_in(text), values), of_things), (cards, of_things))
@@ -104,7 +105,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
         yield from _of_choice(text, _with_others(mentions, values), changes, listed=weighs or field in _LISTABLE)
     if many:
         return
-    if found := _switched(text):
+    if found := _switched(text, values):
         yield found
     sides = (_apart(text, field, sorted(mentions, key=_place)) for field, mentions in values.items())
     yield from (found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES)
@@ -169,9 +170,16 @@ def _apart(text: str, field: str, mentions: list[Mention]) -> tuple[Alternative,
     """Values of one field that stand apart: of a setting of which a run has one, or where the later is a what-if."""
     named = [m for m in mentions if not negated(text, m[0])]
     further = (m for m in named if m[2].fields != named[0][2].fields)
-    if field in _EXCLUSIVE or any(ROWS["supposes"].search(text[max(0, m[0] - _BEFORE) : m[0]]) for m in further):
+    if field in _EXCLUSIVE or any(_is_supposed(text, named[0], m) for m in further):
         return _distinct(m[2] for m in named)
     return ()
+
+
+def _is_supposed(text: str, first: Mention, later: Mention) -> bool:
+    """Whether a later value is only asked about, beside a first one that is told: "bs 1 takes 61 GB. And bs 4?"."""
+    if ROWS["supposes"].search(text[max(0, later[0] - _BEFORE) : later[0]]) or ROWS["supposed"].match(text, later[1]):
+        return True
+    return asks_on(text, later[1]) and not asks_on(text, first[1])
 
 
 def _options(text: str) -> tuple[Alternative, ...]:
@@ -231,10 +239,16 @@ _OF_ALL: Final = frozenset({"model", "gpu", "gpus", "seq_len", "micro_batch", "m
 
 
 def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
-    """Each difference once, as first named; what is named again with less ("the H100") is the same."""
+    """Each difference once, as it is named most fully: what is named again with less ("the H100") is the same."""
     found: list[Alternative] = []
     for side in sides:
-        if not any(side.fields.items() <= other.fields.items() for other in found):
+        if any(side.fields.items() <= other.fields.items() for other in found):
+            continue
+        fuller = (n for n, other in enumerate(found) if other.fields.items() < side.fields.items())
+        at = next(fuller, None)
+        if at is not None and ("gpus" in found[at].fields or side.fields.get("gpus", 1) == 1):
+            found[at] = side
+        else:
             found.append(side)
     return tuple(found)
 
@@ -294,8 +308,11 @@ def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
     )
 
 
-def _switched(text: str) -> tuple[Alternative, ...]:
-    """The run with a setting and without: the one that stands nearest to words that ask what it saves or changes."""
+def _switched(text: str, values: Mapping[str, Sequence[Mention]]) -> tuple[Alternative, ...]:
+    """The run with a setting and without: the one that stands nearest to words that ask what it saves or changes.
+
+    :param values: values by field; the other one that the text names is what the run has without.
+    """
     found: list[tuple[int, str, str]] = []
     for name, pattern in ROWS.group("setting").items():
         for match in pattern.finditer(text):
@@ -304,8 +321,10 @@ def _switched(text: str) -> tuple[Alternative, ...]:
     if not found:
         return ()
     _, name, written = min(found)
-    field = name.split(":")[0]
-    return tuple(Alternative(written, {field: _value_of(name, on=on)}, "on" if on else "off") for on in (True, False))
+    field, on = name.split(":")[0], _value_of(name, on=True)
+    others = (m[2] for m in values.get(field, ()) if m[2].fields[field] != on and not negated(text, m[0]))
+    without = next(others, Alternative(written, {field: _value_of(name, on=False)}, "off"))
+    return Alternative(written, {field: on}, "on" if without.value == "off" else ""), without
 
 
 def _value_of(name: str, *, on: bool) -> Any:

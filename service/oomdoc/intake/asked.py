@@ -5,6 +5,7 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
@@ -15,6 +16,7 @@ from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in,
 from oomdoc.intake.listed import number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
+from oomdoc.intake.polarity import with_question_marks
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import of_cache
 from oomkb.dataclass import dataclass
@@ -56,6 +58,12 @@ def _concurrency(text: str) -> int | None:
     return count if 1 < count <= 4096 else None
 
 
+def _per_machine(text: str) -> int | None:
+    """How many cards one machine has."""
+    found = ROWS["per_machine"].search(text)
+    return None if found is None else 8 if re.search("8|eight|八", found[0], re.IGNORECASE) else 4
+
+
 def _servers(text: str) -> int | None:
     """How many engines are to share one card."""
     found = ROWS["servers"].search(text)
@@ -94,6 +102,8 @@ class Asked:
     """How many of them, where that stands beside it."""
     concurrency: int | None = None
     """Requests at once."""
+    per_machine: int | None = None
+    """Cards of one machine, where machines are what is counted."""
     servers: int | None = None
     """Engines that are to share one card."""
     length: int | None = None
@@ -167,7 +177,7 @@ _WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "q8_0": 8}
 
 def asked_in(prose: str) -> Asked:
     """What the words of a question want; ``fit`` where nothing else is asked."""
-    return _asked_in(prose[:_MAX_CHARACTERS])
+    return _asked_in(with_question_marks(prose[:_MAX_CHARACTERS]))
 
 
 def _asks_why_a_share(text: str, engine: str | None) -> bool:
@@ -190,6 +200,12 @@ def _asked_in(text: str) -> Asked:
     reserved = ROWS["reserved"].search(text) is not None or _asks_why_a_share(text, engine)
     wanted: Wanted = "reserved" if reserved else wanted_in(text)
     axes = comparisons_in(text)
+    if (
+        wanted == "cards"
+        and any("gpu" in side.fields for axis in axes for side in axis)
+        and not ROWS["counts"].search(text)
+    ):
+        wanted = "fit"  # which of the machines that are named
     settings = settings_in(text, [side for axis in axes for side in axis])
     request = _request(text)
     at_once = None if wanted == "requests" else _concurrency(text)
@@ -209,6 +225,7 @@ def _asked_in(text: str) -> Asked:
         request_length=request,
         completion=length_in(text, "completion"),
         concurrency=at_once,
+        per_machine=_per_machine(text),
         servers=_servers(text),
         full=ROWS["full"].search(text) is not None,
         scratch=ROWS["scratch"].search(text) is not None,
@@ -242,6 +259,7 @@ def _numbers(text: str) -> Iterator[WrittenNumber]:
             value < 2
             or ROWS["aside"].match(text, found.end("unit") if found["unit"] else found.end("number"))
             or ROWS["price"].search(text, max(0, found.start() - 2), found.start())
+            or ROWS["before_aside"].search(text, 0, found.start("number"))
         ):
             continue
         scales = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.0, 1000.0, 1.0)}.get(unit[:1], (1.0,))

@@ -9,6 +9,7 @@ from oomdoc.evidence import Failure
 from oomdoc.intake.kinds import Kind
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import with_question_marks
 
 _MAX_DIGEST_BYTES: Final = 4000
 _RE: Final = patterns(__file__)
@@ -33,7 +34,7 @@ def prose_of(lines: Sequence[Line], kinds: Sequence[Kind]) -> str:
 
     A sentence that begins with the name of a program ("vllm dies while ...") looks like a command; it counts.
     """
-    return "\n".join(line.raw.strip() for line in prose_lines(lines, kinds))[:20000]
+    return with_question_marks("\n".join(line.raw.strip() for line in prose_lines(lines, kinds)))[:20000]
 
 
 def prose_lines(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:

@@ -88,11 +88,16 @@ def is_near(one: float, other: float) -> bool:
     return 0 < low <= high <= _MAX_RATIO * low
 
 
+_THOUSANDS: Final = frozenset([1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 100, 128, 192, 200, 256, 512])
+"""Lengths as people choose them, in thousands: other numbers of thousands count samples or money."""
+
+
 def bare_lengths(text: str, rows: Patterns) -> Iterator[Listed]:
     """Numbers that are lengths by their values alone; one in a list of such is one."""
     for match in rows["bare_length"].finditer(text):
         value = number_of(match[1])
-        if 512 <= value <= 1 << 20 and value % 256 == 0:
+        usual = not match[1].endswith(("k", "K")) or int(match[1][:-1]) in _THOUSANDS
+        if 512 <= value <= 1 << 20 and value % 256 == 0 and usual:
             yield Listed("seq_len", value, *match.span(1))
 
 

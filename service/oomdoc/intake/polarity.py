@@ -20,6 +20,22 @@ def asks_on(text: str, at: int) -> bool:
     return stop is not None and stop[0] in "?？"
 
 
+def with_question_marks(text: str) -> str:
+    """The text with a mark behind each line that ends in a question without one, as people type in a chat.
+
+    A line that goes on in the next one, in lower case, ends nowhere.
+    """
+    lines = text.split("\n")
+    for n, line in enumerate(lines):
+        goes_on = n + 1 < len(lines) and lines[n + 1].lstrip()[:1].islower()
+        if len(line) <= _MAX_CHARACTERS_OF_QUESTION and not goes_on and _RE["unmarked"].search(line) is not None:
+            lines[n] = f"{line.rstrip()}?"
+    return "\n".join(lines)
+
+
+_MAX_CHARACTERS_OF_QUESTION: Final = 2_000
+
+
 def expects(text: str) -> bool:
     """Whether a line tells what was expected: what is denied there is what happened."""
     return _RE["expected"].search(text[:200]) is not None

@@ -22,15 +22,17 @@ from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, of_engine_that_runs, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
+from oomdoc.intake.polarity import with_question_marks
 from oomdoc.intake.prose.model_names import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
-from oomdoc.intake.run_figures import contrasts, in_use, managers, printed_memory, run_facts
+from oomdoc.intake.run_figures import figures_of, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
+from oomdoc.intake.supposed import failed, supposed_in, suppositions_in, with_suppositions, without
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
@@ -69,6 +71,15 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
 
     :raises InputError: when a source is not text.
     """
+    whole = _read(sources, options)
+    questions = suppositions_in(whole.prose) if failed(whole) else ()
+    if not questions:
+        return whole
+    supposed = [supposed_in(text, _read([Source("input", text)], None)) for text in questions]
+    return with_suppositions(_read(without(sources, questions), options), whole, supposed)
+
+
+def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evidence:
     warnings: list[Message | str] = []
     given = prepared(sources, warnings)
     own = _without_sourced(given)
@@ -83,6 +94,7 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
     varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
     kinds = kinds_of(lines)
+    lines = _marked(lines, kinds)
     found = list(scan(lines, words))
     signals = [s for _, _, reading in found for s in reading.signals]
     placed = read_frames(lines)
@@ -95,16 +107,16 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     signals += [f.signal for _, f in failures if id(f.signal) not in known]
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
     signals += growth_signals(signals, lines, said, words)
-    compared = list(contrasts(said, words))
-    signals += [*printed_memory(lines, words), *managers(lines, words), *(signal for signal, _ in compared)]
-    signals += in_use(said, words) if not failures else ()
+    spoken = [line for line, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config")]
+    figures, failing_size = figures_of(lines, said, spoken, words, failed=bool(failures))
+    signals += figures
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
     facts += [*noted, *(fact for file in files for fact in noted_hardware(file))]
-    facts += [*run_facts(lines, words), *(fact for _, fact in compared if fact is not None)]
+    facts += [*run_facts(lines, words), *failing_size]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
     shown = framework_of(varied, words)
@@ -140,6 +152,13 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
         statements=statements,
         warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
+
+
+def _marked(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
+    """The lines, those of prose with a mark behind a question that has none."""
+    marked = with_question_marks("\n".join(line.text for line in lines)).split("\n") if lines else []
+    prose = [kind == "prose" for kind in kinds]
+    return [line._replace(text=text) if said else line for line, said, text in zip(lines, prose, marked, strict=True)]
 
 
 def _of_framework(

@@ -29,6 +29,7 @@ _HOST: Final = _RE.sieved("host")
 _MANAGER: Final = _RE.sieved("manager")
 _PRINTED: Final = _RE.sieved("printed")
 _SIZED: Final = _RE.sieved("sized")
+_MEASURED: Final = _RE.sieved("measured")
 _IN_USE: Final = _RE.sieved("in_use")
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan"})
@@ -120,6 +121,20 @@ def _ranks(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
         yield Fact("world", 1 << highest.bit_length(), place, "log", _AT_LEAST)
 
 
+def figures_of(
+    lines: Sequence[Line], said: Sequence[Line], spoken: Sequence[Line], words: Vocabulary, *, failed: bool
+) -> tuple[list[Signal], list[Fact]]:
+    """What a run printed or a person saw it hold, and at which size it went well; the size at which it fails.
+
+    :param said: lines of prose; ``spoken``: these and lines like ``batch=1: 21.4 GiB``.
+    """
+    held_at = list(measured(spoken, words))
+    compared = [one for one in contrasts(said, words) if one[1] is not None or not held_at]
+    signals = [*printed_memory(lines, words), *managers(lines, words), *(signal for signal, _ in compared), *held_at]
+    signals += in_use(said, words) if not failed and not held_at else ()
+    return signals, [fact for _, fact in compared if fact is not None]
+
+
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     """``memory-printed``: what a run says it held at a step, in bytes; the largest of each kind."""
     largest: dict[str, Signal] = {}
@@ -172,6 +187,8 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
     start = 0
     for end in (*(m.span() for m in _RE["clause"].finditer(text)), (len(text), len(text))):
         clause, begin, start = text[start : end[0]], start, end[1]
+        if text[end[0] : end[1]].strip() in ("?", "？") or _RE["asks"].search(clause):
+            continue  # whether it would is asked
         sized = _SIZED.search(clause)
         bare = _RE["bare"].search(clause.strip()) if field and sized is None else None
         stated = sized or bare
@@ -192,6 +209,44 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
         return None
     fails_at = sizes.get(False)
     return field, at, sizes[True], fails_at if fails_at != sizes[True] else None, shown
+
+
+def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
+    """``worked-at`` for each size that somebody measured at a batch or a length: ``bs 1: 26.4 GiB, bs 2: 35.1 GiB``."""
+    if next(candidates(_MEASURED, lines, words), None) is None:
+        return
+    for line in list(candidates(_SIZED, lines, words))[:_MAX_MEASURED]:
+        text = line.raw[:_LONG]
+        at = list(_SIZED.finditer(text))
+        for held in _RE["size"].finditer(text):
+            if _RE["not_measured"].search(text, max(0, held.start() - 16), held.start()):
+                continue
+            found = _nearest(text, at, held.span())
+            if found is None:
+                continue
+            data = {"field": "micro_batch" if found["xb"] else "seq_len", "value": _count(found["n"])}
+            shown = {"shown_bytes": round(float(held["n"]) * _GIB), "measured": True}
+            yield Signal("worked-at", line.span(held.start() + 1), MappingProxyType({**data, **shown}))
+
+
+def _nearest(text: str, sized: Sequence[re.Match[str]], place: tuple[int, int]) -> re.Match[str] | None:
+    """The batch or length of a figure: the nearest of its clause, else the only one of its sentence."""
+
+    def between(found: re.Match[str]) -> str:
+        first, second = sorted((found.span(), place))
+        return text[first[1] : second[0]]
+
+    near = [found for found in sized if len(between(found)) <= _NEAR and _RE["joint"].search(between(found)) is None]
+    if near:
+        return min(near, key=lambda found: len(between(found)))
+    alone = [found for found in sized if found["xb"] and _RE["end"].search(between(found)) is None]
+    return alone[0] if len(alone) == 1 else None
+
+
+_MAX_MEASURED: Final = 8
+"""Lines on which figures at a batch or a length are looked for."""
+_NEAR: Final = 36
+"""Characters between a figure and the batch or the length at which it was measured."""
 
 
 def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:

@@ -57,6 +57,7 @@ def _sentences(text: str) -> Iterator[str]:
 
 def _pairs(text: str) -> Iterator[tuple[float, str]]:
     """The pairs of a sentence and what each costs, in words of distance."""
+    yield from ((0.0, kind) for kind in _named(text))
     groups = _RE.group("asks").items()
     asking = [(kind, *found.span()) for kind, pattern in groups for found in pattern.finditer(text)]
     quantities = list(_quantities(text)) if asking else []
@@ -70,6 +71,16 @@ def _pairs(text: str) -> Iterator[tuple[float, str]]:
         order = ahead * _BEFORE[text[last - 1].isascii()]
         kind = "amount" if (how, what) in _OF_A_CARD else what
         yield words + order, _part_of_memory(text, last) or kind if kind == "amount" else kind
+
+
+def _named(text: str) -> Iterator[str]:
+    """The quantity by which a question begins, or a Chinese one ends, that has no verb."""
+    for what, first, last in _quantities(text):
+        begins = _RE["names"].match(text[:first]) is not None
+        if (begins or not text[first:last].isascii() or "的" in text[max(0, first - 3) : first]) and _RE[
+            "names_behind"
+        ].match(text, last):
+            yield what
 
 
 def _quantities(text: str) -> Iterator[tuple[str, int, int]]:

@@ -57,6 +57,7 @@ def _document(found: Diagnosis, language: str, identifier: str | None) -> dict[s
         "framework": framework_document(found.evidence),
         "summary": _joined([render(m, language) for m in found.summary], language),
         "sentences": [render(m, language) for m in found.summary],
+        "answers": [render(m, language) for m in found.answers],
         "causes": [
             {
                 "cause": cause.cause,

@@ -40,7 +40,7 @@ class Screen:
 
     headline: str
     answer: tuple[str, ...] = ()
-    """For a question or another failure: the sentences of the answer."""
+    """For a question or another failure: the sentences of the answer; beside one, what is asked beside it."""
     why: tuple[str, ...] = ()
     quotes: tuple[str, ...] = ()
     do: tuple[str, ...] = ()
@@ -70,15 +70,17 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
             ask=ask,
             read=tuple(word("topic.titled", language, title=t["title"], text=t["answer"]) for t in _beside(document)),
         )
-    first = document["causes"][0]
+    first, answers = document["causes"][0], tuple(document.get("answers") or ())
     if first["probability"] < _UNSURE:
         unsure, wanted = word("screen.unsure", language), [word("screen.unsure-do", language)]
         if document["verdict"] == "device-oom":
             wanted.append(word("screen.unsure-meanwhile", language))
-        return Screen(headline=headline, why=(unsure,), do=tuple(wanted), sure=_sure(document, language), ask=ask)
+        sure = _sure(document, language)
+        return Screen(headline=headline, answer=answers, why=(unsure,), do=tuple(wanted), sure=sure, ask=ask)
     why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
         headline=headline,
+        answer=answers,
         why=why,
         quotes=quotes,
         do=tuple(_do(document, first, language)),

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from oomkb.catalog import gpu_data, gpus
+from oomkb.catalog import gpu_data, gpus, instances
 from oomkb.units import GIB
 
 NAMES = {
@@ -312,3 +312,32 @@ def test_a_mac_without_a_size_is_no_card() -> None:
     assert gpus.find_all("It runs on my MacBook Pro.") == []
     named = [m.device.name for m in gpus.find_all("MacBook Pro with an M2 Max, 64 GB")]
     assert all(name.startswith("Apple M2 Max") for name in named)
+
+
+def test_rented_machines_hold_cards_of_the_catalogue() -> None:
+    for name, machine in instances.machines().items():
+        device = gpus.find(machine.card)
+        assert device is not None, name
+        assert machine.cards is None or 1 <= machine.cards <= 16, name
+
+
+@pytest.mark.parametrize(
+    ("text", "card", "cards"),
+    [
+        ("a p4d.24xlarge", "A100 40GB", 8),
+        ("a slice of a p4d", "A100 40GB", None),
+        ("on ml.g5.12xlarge", "A10G", 4),
+        ("Standard_ND96amsr_A100_v4", "A100 80GB", 8),
+        ("a2-highgpu-4g in us-central1", "A100 40GB", 4),
+        ("ecs.gn7i-c16g1.4xlarge", "A10", None),
+    ],
+)
+def test_a_rented_machine_is_a_mention_of_its_cards(text: str, card: str, cards: int | None) -> None:
+    [mention] = gpus.find_all(text)
+    assert mention.machine == (card, cards)
+    assert mention.device == gpus.find(card)
+
+
+@pytest.mark.parametrize("text", ["step 5.48 xlarge", "roberta-xlarge", "model.g5.weights", "t5-xlarge", "dp4d"])
+def test_other_names_are_no_rented_machines(text: str) -> None:
+    assert not any(mention.machine for mention in gpus.find_all(text))

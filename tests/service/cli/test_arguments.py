@@ -22,6 +22,20 @@ def test_a_question_is_an_argument() -> None:
     assert "QLoRA of Qwen3-8B" in result.output
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "显卡就一张 RTX 4090，" * 8 + "Qwen3-8B 的 QLoRA 放得下吗",
+        "how many 8k chats of Qwen2.5-14B Q4_K_M fit a 3090 in llama.cpp",
+    ],
+    ids=["more bytes than a file name may have", "ends like a file name"],
+)
+def test_a_question_is_never_taken_for_a_file(question: str) -> None:
+    result = CliRunner().invoke(app, ["diagnose", question, "--no-plans"])
+    assert result.exit_code == 1, result.output
+    assert "GiB" in result.output
+
+
 @pytest.mark.parametrize("name", ["nosuch", "my nosuch.log", "日志.txt"])
 def test_a_mistyped_file_is_no_question(name: str) -> None:
     with pytest.raises(InputError, match="no such file"):

@@ -163,8 +163,10 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
 def _load_line(job: Job, context: Context, dtype: str) -> str:
     """What loads one copy per machine, in the words of what the person uses."""
     if job.sharding in FSDP:
+        # accelerate (utils/dataclasses.py) refuses the one without the other; FSDP2 always hands the shards out.
+        keys = ["fsdp_cpu_ram_efficient_loading", *(["fsdp_sync_module_states"] if job.sharding == "fsdp" else [])]
         flags = context.facts.get("fsdp_flags")
-        return "--fsdp_cpu_ram_efficient_loading true" if flags else "fsdp_cpu_ram_efficient_loading: true"
+        return " ".join(f"--{key} true" for key in keys) if flags else ", ".join(f"{key}: true" for key in keys)
     if job.sharding == "zero3":
         return ZERO_FIRST
     return f"from_pretrained(..., {dtype}, device_map={{'': int(os.environ['LOCAL_RANK'])}})"

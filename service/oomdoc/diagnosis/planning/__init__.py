@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoc.diagnosis.planning.for_diagnosis import plan_for, planning_for
-from oomdoc.diagnosis.planning.largest import largest_of, need_with
+from oomdoc.diagnosis.planning.largest import largest_of, most_requests, need_with
 from oomdoc.diagnosis.planning.patching import fields_to_write
 from oomdoc.diagnosis.planning.planner import mildest_plan, plan, whatif
 from oomdoc.diagnosis.planning.result import Hardware, Knob, Planning, Table
@@ -18,6 +18,7 @@ __all__ = [
     "fits_table",
     "largest_of",
     "mildest_plan",
+    "most_requests",
     "need_with",
     "plan",
     "plan_for",

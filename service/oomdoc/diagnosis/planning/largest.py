@@ -65,6 +65,11 @@ def largest_of(job: Job, *, careful: bool, wanted: float) -> dict[str, int]:
     return largest(Prices(job, careful=careful), wanted)
 
 
+def most_requests(job: Job, *, careful: bool, wanted: float) -> int:
+    """How many requests at once fit beside the weights, where the engine holds a cache for each and no pool."""
+    return _most(Prices(job, careful=careful), "serving.concurrency", _MAX_SAMPLES, wanted, 1)
+
+
 def need_with(job: Job, fields: Mapping[str, Any], *, careful: bool) -> tuple[float | None, bool | None]:
     """What the job needs with these fields set, in bytes, and whether that fits; nothing for an impossible run."""
     price = Prices(job, careful=careful).of(fields)

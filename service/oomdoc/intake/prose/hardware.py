@@ -32,6 +32,8 @@ _UNKNOWN: Final = _RE.sieved("unknown")
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""
+_RENTED: Final = 0.92
+"""How sure the name of a rented machine is of its cards."""
 _MAX_PER_MACHINE: Final = 8
 """Cards of one machine in a usual server (HGX, DGX)."""
 _LENGTHS: Final = 256
@@ -82,6 +84,9 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
     """The card as the text names it, where that begins, and how many; ``None`` where it is none or is not there."""
+    if mention.machine is not None:
+        cards, rented = mention.machine.cards, _count(text, mention.start, mention.end)[0] or 1
+        return mention.machine.card, mention.start, cards and cards * rented
     before = text[max(0, mention.start - 12) : mention.start]
     from oomkb.catalog.gpu_text import in_list
 
@@ -112,7 +117,15 @@ def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Ite
     named = named_card(line.text, mention)
     if named is None:
         return
-    name, start, _ = named
+    name, start, cards = named
+    if mention.machine is not None:
+        span, rented = line.span(start + 1), (cards or 0) // (mention.machine.cards or 1)
+        yield Fact("gpu", name, span, "prose", _RENTED)
+        if cards:
+            yield Fact("gpu_count", cards, span, "prose", _RENTED)
+        if rented > 1:
+            yield Fact("node_count", rented, span, "prose", _RENTED)
+        return
     if (piece := _RE["slice"].search(mention.text)) is not None:
         yield Fact("capacity_gib", float(piece[1]), line.span(start + 1), "prose", 0.86)
     yield from _card(line, name, start, mention.end, mention.count, several=several, lone=lone)

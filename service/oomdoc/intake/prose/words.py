@@ -147,7 +147,11 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
     if _RE["listed"].match(text, found.end()) or needed:
         return
     if not off:
+        mixed = fact == "dtype" and value in _SIXTEEN_BITS and _RE["mixed"].search(text[:_READ]) is not None
+        mixed = mixed and _RE["pure"].search(text[max(0, found.start() - 16) : found.start()]) is None
         yield Fact(fact, value, span, "prose", max(0.5, sure))
+        if mixed:
+            yield Fact("autocast", value, span, "prose", max(0.5, sure))
     elif fact == "grad_ckpt":
         if _RE["either"].search(text[max(0, found.start() - 20) : found.start()]) is None:
             yield Fact("grad_ckpt", False, span, "prose", sure + 0.02)
@@ -155,6 +159,9 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
         yield Fact("method", "full", span, "prose", 0.66)
 
 
+_SIXTEEN_BITS: Final = ("bf16", "fp16", "bfloat16", "float16")
+_READ: Final = 2_000
+"""Characters of a line in which training is said to be in mixed precision."""
 _MIN_AIM: Final = 0.47
 """Below it a word that goes with inference says nothing where training is spoken of: every trainer has requests."""
 

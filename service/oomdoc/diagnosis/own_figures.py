@@ -1,0 +1,136 @@
+"""What a person's own figures mean for the runs that are asked about.
+
+Who measured a peak at one batch or length knows what no settings tell. What the estimate says of other sizes is carried
+over: by its difference from one figure, or along the line through two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from oomdoc.diagnosis.comparing import Plain
+from oomdoc.diagnosis.forms import needed_of, price_form
+from oomdoc.diagnosis.run_words import names_of
+from oomdoc.evidence import Evidence
+from oomdoc.messages import Message, say
+from oomkb.dataclass import dataclass
+from oomkb.memory.job import Job
+
+_MIN_DIFFERENCE: Final = 0.08
+"""Share by which figures must differ from the estimate to be worth a sentence."""
+_SLOPES: Final = (0.3, 4.0)
+"""Between two figures, how many bytes one of the estimate may stand for."""
+_USABLE: Final = 0.95
+"""Share of the card up to which a figure that is carried over is taken to fit."""
+_MAX_STEPS: Final = 9
+_GRAIN: Final = {"micro_batch": 1, "seq_len": 256}
+_NAMES: Final = {"micro_batch": "answer.named-micro-batch", "seq_len": "answer.named-seq-len"}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One figure: the size at which it was measured (none: the run as it is), and the estimate for it, in bytes."""
+
+    field: str
+    value: int
+    seen_bytes: float
+    estimated_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The line from estimates to what a person would see, through their figures."""
+
+    points: tuple[Point, ...]
+    slope: float
+    offset_bytes: float
+
+    def seen(self, estimated_bytes: float) -> float:
+        """What would be seen where this is estimated."""
+        return self.offset_bytes + self.slope * estimated_bytes
+
+
+def calibration(evidence: Evidence, job: Job, *, careful: bool) -> Calibration | None:
+    """The line through the figures of the input; ``None`` without any, or where the run cannot be priced."""
+    told = [
+        (s.data["field"], s.data["value"], s.data["shown_bytes"])
+        for s in evidence.find("worked-at")
+        if s.data.get("measured")
+    ]
+    told = told or [("", 0, s.data["shown_bytes"]) for s in evidence.find("in-use")]
+    points = []
+    for field, value, seen in told:
+        priced = price_form(job, {field: value} if field else {}, careful=careful)
+        if priced is None:
+            return None
+        points.append(Point(field, value, seen, needed_of(priced.estimate)))
+    if not points:
+        return None
+    low, high = (f(points, key=lambda point: point.estimated_bytes) for f in (min, max))
+    apart = high.estimated_bytes - low.estimated_bytes
+    slope = (high.seen_bytes - low.seen_bytes) / apart if apart > 0.02 * high.estimated_bytes else 1.0
+    slope = slope if _SLOPES[0] <= slope <= _SLOPES[1] else 1.0
+    return Calibration(tuple(points), slope, high.seen_bytes - slope * high.estimated_bytes)
+
+
+def by_own_figures(about: Plain, evidence: Evidence) -> Iterator[Message]:
+    """What the runs that are asked about would take by the person's own figures, where these say something else."""
+    line = calibration(evidence, about.stated, careful=about.careful)
+    if line is None:
+        return
+    differs = max(abs(point.seen_bytes / point.estimated_bytes - 1) for point in line.points)
+    if differs < _MIN_DIFFERENCE:
+        return
+    capacity = about.estimate.capacity_bytes
+    runs = [_run(names, size, capacity) for names, size in _asked(about, line)]
+    if about.wanted in ("batch", "length") and capacity and not about.sides:
+        runs += list(_largest(about, line, capacity))
+    if runs:
+        yield say("answer.own-figures", points=[_point(point) for point in line.points], runs=runs)
+
+
+def _point(point: Point) -> Message:
+    if not point.field:
+        return say("answer.own-point-alone", size_bytes=point.seen_bytes)
+    return say("answer.own-point", size_bytes=point.seen_bytes, name=_named(point.field, point.value))
+
+
+def _named(field: str, value: int) -> Message:
+    return say(_NAMES[field], value=f"{value:,}")
+
+
+def _run(name: Any, size_bytes: float, capacity_bytes: float | None) -> Message:
+    key = "own-run" if capacity_bytes is None else "own-fits" if size_bytes <= _USABLE * capacity_bytes else "own-not"
+    return say(f"answer.{key}", name=name, size_bytes=size_bytes, capacity_bytes=capacity_bytes or 0.0)
+
+
+def _asked(about: Plain, line: Calibration) -> Iterator[tuple[Any, float]]:
+    """Name and carried-over figure of each run that is asked about and was not measured itself."""
+    known = {(point.field, point.value) for point in line.points}
+    for side in about.sides:
+        if side.needed_bytes is not None and known.isdisjoint(side.asked.fields.items()):
+            yield names_of(side.asked), line.seen(side.needed_bytes)
+    job = about.job
+    fields = {point.field for point in line.points} - {""}
+    if not about.sides and fields and all((name, job.get(name)) not in known for name in fields):
+        yield [_named(name, job.get(name) or 0) for name in sorted(fields)], line.seen(needed_of(about.estimate))
+
+
+def _largest(about: Plain, line: Calibration, capacity_bytes: float) -> Iterator[Message]:
+    """The largest batch or length that fits by the figures."""
+    field = "micro_batch" if about.wanted == "batch" else "seq_len"
+    grain, found = _GRAIN[field], 0
+
+    def size(steps: int) -> float | None:
+        priced = price_form(about.stated, {field: steps * grain}, careful=about.careful)
+        return line.seen(needed_of(priced.estimate)) if priced is not None else None
+
+    step = 1 << _MAX_STEPS
+    while step:
+        held = size(found + step)
+        if held is not None and held <= _USABLE * capacity_bytes:
+            found += step
+        step >>= 1
+    if found and (held := size(found)) is not None:
+        yield say("answer.own-largest", name=_named(field, found * grain), size_bytes=held)

@@ -1,0 +1,94 @@
+"""What the answer to a question says of a server: its share of the card, its KV cache, how many requests that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.accounts import last_signal
+from oomdoc.diagnosis.comparing import Plain
+from oomdoc.diagnosis.forms import FITS, needed_of
+from oomdoc.diagnosis.view import View
+from oomdoc.intake.asked import Asked
+from oomdoc.messages import Message, say
+from oomkb.frameworks import has
+
+_USABLE: Final = 0.94
+"""Share of a card that runs may take together; the rest is what CUDA holds for them."""
+
+
+def held_by_engine(view: View) -> Iterator[Message]:
+    """What an engine that started holds, by its own log: its cache in bytes, or in tokens."""
+    found = {
+        name: last_signal(view, f"vllm-{name}") for name in ("weights", "profile", "kv-cache-memory", "concurrency")
+    }
+    printed = {key: value for signal in found.values() if signal is not None for key, value in signal.data.items()}
+    length, requests, served = printed.get("length"), printed.get("concurrency"), view.estimate and view.estimate.served
+    cache = printed.get("kv_cache_bytes")
+    if cache is None and length and requests and served and served.length:
+        cache = length * requests * served.token_bytes
+    if printed.get("weights_bytes") is None or cache is None:
+        return
+    yield say("answer.engine-holds", weight_bytes=printed["weights_bytes"], cache_bytes=cache)
+    if length and requests:
+        yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
+
+
+def servers(view: View, asked: Asked) -> Iterator[Message]:
+    """What share of the card each of several engines may take."""
+    if not asked.servers or view.job.get("serving.gpu_memory_utilization") is None or (view.job.world or 1) > 1:
+        return
+    said = view.evidence.value("gpu_memory_utilization")
+    counts = {"count": asked.servers, "share": int(_USABLE * 100 / asked.servers) / 100}
+    if isinstance(said, float) and said * asked.servers > 1:
+        yield say("answer.servers-over", said=said, **counts)
+    else:
+        yield say("answer.servers", **counts)
+
+
+def reserved(about: Plain) -> Iterator[Message]:
+    """Why an engine that runs holds its share of the card."""
+    served, capacity = about.estimate.served, about.estimate.capacity_bytes
+    share = about.job.get("serving.gpu_memory_utilization")
+    if about.wanted != "reserved" or served is None or not capacity or not share:
+        return
+    taken = about.estimate.process_bytes
+    sizes = {"share_bytes": taken, "capacity_bytes": capacity, "cache_bytes": served.cache_bytes}
+    percent = round(100 * taken / capacity)
+    yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
+
+
+def room(about: Plain) -> Iterator[Message]:
+    """How many requests the cache of a server holds at once."""
+    from oomdoc.diagnosis.planning import most_requests
+
+    served = about.estimate.served
+    if served is None or not (about.printed_tokens or (served.largest_length is not None and served.requests >= 1)):
+        return
+    each = min(about.asked.request_length or served.length, served.length)
+    here = f"{each:,}"
+    if about.wanted == "requests" and not has(about.job.framework, "serving.utilization"):
+        requests = most_requests(about.stated, careful=about.careful, wanted=FITS)
+        tokens: float = requests * each
+    else:
+        tokens = about.printed_tokens or served.requests * served.length
+        requests = int(tokens / each)
+    if (about.asked.concurrency or served.at_once) > requests:
+        yield say("answer.room-short", requests=requests, here=here)
+    elif (served.at_once == 1 or about.printed_tokens) and requests > 1:
+        yield say("answer.room", requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
+
+
+def cache_alone(about: Plain) -> Iterator[Message]:
+    """How large the KV cache of the requests is, where that alone is asked."""
+    served = about.estimate.served
+    if about.wanted == "cache" and served is not None and served.length:
+        tokens = served.at_once * served.length
+        sizes = {
+            "thousand_bytes": 1000 * served.needed_bytes / tokens,
+            "cache_bytes": served.needed_bytes / served.at_once,
+        }
+        key = "answer.cache"
+        if served.at_once > 1:
+            key, sizes = "answer.cache-several", sizes | {"all_bytes": served.needed_bytes, "count": served.at_once}
+        yield say(key, length=f"{served.length:,}", **sizes)

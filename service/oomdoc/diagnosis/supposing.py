@@ -1,0 +1,56 @@
+"""Answers to what a report asks beside its failure: whether the same run in another form would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from oomdoc.diagnosis.answering import decisive
+from oomdoc.diagnosis.comparing import Plain
+from oomdoc.diagnosis.forms import machines_of
+from oomdoc.evidence import Evidence, Supposed
+from oomdoc.intake.configs import to_job
+from oomdoc.messages import Message, say
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
+from oomkb.memory.job import Job
+from oomkb.pricing import price
+
+_FIELDS: Final = (
+    *("gpus", "nodes", "gpu", "capacity_gib", "model", "params_b", "method", "quant", "param_dtype", "sharding"),
+    *("offload", "tp", "pp", "micro_batch", "grad_accum", "seq_len", "grad_ckpt", "attention", "optimizer", "lora.r"),
+    *("packing", "fused_ce", "serving.max_model_len", "serving.kv_dtype", "serving.gpu_memory_utilization"),
+)
+"""What another form of a run may have."""
+_MACHINES: Final = frozenset({"gpus", "nodes", "gpu", "capacity_gib"})
+_MAX_ANSWERS: Final = 2
+
+
+def answers_to(evidence: Evidence, job: Job) -> Iterator[Message]:
+    """Yes or no and the figure, for each question that supposes a run of known size.
+
+    :param job: the failed run, with what its figures imply.
+    """
+    for asked in evidence.supposed[:_MAX_ANSWERS]:
+        changed = _changed(asked, job)
+        if not changed:
+            continue
+        other = job.with_fields(changed)
+        try:
+            priced = price(other)
+        except (OomdocError, *ARITHMETIC_ERRORS):
+            continue
+        yield say("answer.supposed", answer=decisive(Plain(other, priced.job, priced.estimate, careful=False)))
+
+
+def _changed(asked: Supposed, job: Job) -> dict[str, Any]:
+    """The fields in which the supposed run differs from the failed one."""
+    stated = to_job(asked.facts, job.framework, job.versions)
+    named = {**asked.settings, **{name: stated.get(name) for name in _FIELDS if stated.get(name) is not None}}
+    changed = {
+        n: v for n, v in named.items() if n in _FIELDS and v != job.get(n) and (n != "params_b" or "model" in named)
+    }
+    if "gpu" in changed and "capacity_gib" not in named:
+        changed["capacity_gib"] = None
+    if "gpus" in changed:
+        changed |= {"world": None, "dp": None, "nodes": changed.get("nodes"), **machines_of(changed["gpus"])}
+    return changed

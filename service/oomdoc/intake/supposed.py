@@ -1,0 +1,74 @@
+"""What a report asks beside the failure that it tells of: "It died on one card. Would two with ZeRO-3 be enough?".
+
+What such a sentence names is of another run than the one that failed: it is read apart from the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from oomdoc.evidence import Evidence, Source, Supposed
+from oomdoc.intake.asked import asked_in
+from oomdoc.intake.patterns import patterns
+
+_RE: Final = patterns(__file__)
+_FAILED: Final = frozenset({"device", "host", "shared-memory", "said"})
+"""Kinds of outcomes in which a run failed for memory."""
+_OF_BOTH: Final = ("model", "params_b", "method", "objective")
+"""Facts that a question names for the failed run as well where nothing else does."""
+_CHARACTERS: Final = 6_000
+
+
+def failed(evidence: Evidence) -> bool:
+    """Whether the input tells of a run that failed for memory."""
+    return evidence.root is not None or (evidence.outcome is not None and evidence.outcome.kind in _FAILED)
+
+
+def suppositions_in(prose: str) -> tuple[str, ...]:
+    """The questions of a report that ask whether another form of its run would do, as they are written."""
+    found = (match[0].strip() for match in _RE["question"].finditer(prose[:_CHARACTERS]))
+    return tuple(one for one in (_supposed(text) for text in found) if one)
+
+
+def _supposed(text: str) -> str:
+    """The part of a question that supposes something; empty where none does."""
+    told = [found.end() for found in _RE["tells"].finditer(text)]
+    start = told[-1] if told else 0
+    begin = _RE["supposes"].search(text, start)
+    if (told and begin is None) or _RE["of_the_failure"].search(text, start):
+        return ""
+    start = begin.start() if begin is not None and told else 0
+    return text[start:].lstrip(" ,，") if _RE["would_do"].search(text, start) else ""
+
+
+def without(sources: Sequence[Source], sentences: Sequence[str]) -> list[Source]:
+    """The sources without these sentences; a mark that was read into one is none that stands there."""
+    out = []
+    for source in sources:
+        text = source.text
+        for sentence in sentences:
+            text = text.replace(sentence if sentence in text else sentence[:-1], "", 1)
+        out.append(replace(source, text=text))
+    return out
+
+
+def with_suppositions(rest: Evidence, whole: Evidence, supposed: Sequence[Supposed]) -> Evidence:
+    """What is read without the questions, with what only they name of both runs.
+
+    :param rest: what is read without them.
+    :param whole: what is read with them.
+    """
+    if not failed(rest):
+        return whole
+    shared = {name: whole.facts[name] for name in _OF_BOTH if name in whole.facts and name not in rest.facts}
+    return replace(rest, facts={**rest.facts, **shared}, supposed=tuple(supposed))
+
+
+def supposed_in(sentence: str, alone: Evidence) -> Supposed:
+    """The run that a question supposes.
+
+    :param alone: what is read of the question alone.
+    """
+    return Supposed(sentence, alone.facts, asked_in(sentence).settings)
