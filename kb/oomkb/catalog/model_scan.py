@@ -37,7 +37,7 @@ _SETTINGS_FILE: Final = lazy(r"\.(?:ya?ml|json|jsonl|toml|sh|log|txt|ini|csv|par
 _SIZED: Final = lazy(r"(?<![A-Za-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBM])(?![A-Za-z0-9])", re.A)
 _ABOUT_MODELS: Final = lazy(r" ?(?:model|模型|参数|的|llm|lora|qlora|param|full|sft|ft\b|dense|moe)", re.I)
 _SPOKEN_OF: Final = lazy(
-    r"(?:\b(?:an?|my|the|our|of|for|train|run|load|dense)[ \t]"
+    r"(?:\b(?:an?|my|the|our|of|for|train|run|load|dense|q?lora|sft|dpo|ppo|grpo|ft|tun(?:e|ing)|serv(?:e|ing)|host)[ \t]"
     r"|[\u4e00-\u9fff][ \t]?)\Z",
     re.I,
 )
@@ -150,7 +150,7 @@ def _sized(text: str, match: re.Match[str]) -> ModelMention | None:
         return None
     if not named and (match[2] == "M" or gpu_text.is_core(match[0].lower())):  # an Ascend 910B is no model
         return None
-    spoken = _ABOUT_MODELS.match(text, match.end()) or _SPOKEN_OF.search(text, max(0, begin - 12), begin)
+    spoken = _ABOUT_MODELS.match(text, match.end()) or _SPOKEN_OF.search(text, max(0, begin - 14), begin)
     if not named and match[2] == "b" and not spoken:
         return None
     begin, stop = (begin, stop) if named else match.span()

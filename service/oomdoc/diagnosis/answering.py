@@ -317,7 +317,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
-    elif batch == 0 and served is None:
+    elif batch == 0 and served is None and about.answer != "fits":
         here = f"{job.seq_len or 0:,}"
         key = "limit-no-batch" if length else "limit-none"
         yield say(f"answer.{key}", length=f"{length or 0:,}", here=here, now=job.micro_batch or 1)

@@ -256,15 +256,16 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
 def _numbered(text: str) -> dict[str, list[list[Mention]]]:
     """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
     by_field: dict[str, list[list[Mention]]] = {}
-    cards = [(start, end) for start, end, _ in cards_in(text)]
-    lists = lists_in(text, ROWS, cards)
+    others = [(start, end) for start, end, _ in cards_in(text)]
+    others += [found.span() for found in ROWS["global_batch"].finditer(text)]
+    lists = lists_in(text, ROWS, others)
     named = {one.start for values in lists for one in values}
     for values in lists:
         field = values[0].field
         mentions = [_number(text, field, one.value, one.start, one.end) for one in values]
         if len(mentions) == 1 and (other := ROWS["other_number"].match(text, mentions[0][1])) is not None:
             place = next(name for name in ("n", "m", "o", "p") if other[name])
-            apart = other.start(place) in named or any(start <= other.start(place) < end for start, end in cards)
+            apart = other.start(place) in named or any(start <= other.start(place) < end for start, end in others)
             apart = apart or (place == "p" and field not in _MACHINES)
             if not apart and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
                 mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))

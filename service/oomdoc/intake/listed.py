@@ -65,8 +65,8 @@ def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -
     return out
 
 
-_PROMPTS: Final = ("in_out", "out_behind", "completion")
-"""Lengths of what goes in and of what comes out: no values of one length."""
+_PROMPTS: Final = ("in_out", "out_behind", "completion", "global_batch")
+"""Lengths of what goes in and of what comes out, and the batch of all cards: no values of one length or batch."""
 
 
 def _anchors(text: str, rows: Patterns) -> Iterator[Listed]:
