@@ -83,6 +83,9 @@ def observed_in(evidence: Evidence) -> Observed | None:
             peak = max(peak or 0.0, size)
         else:
             step = max(step or 0.0, size)
+    for signal in evidence.find("pools"):
+        if failed is None and signal.data.get("allocated_bytes"):
+            peak = max(peak or 0.0, float(signal.data["allocated_bytes"]))
     worked = tuple(
         (str(s.data["field"]), int(s.data["value"]), s.data.get("shown_bytes")) for s in evidence.find("worked-at")
     )

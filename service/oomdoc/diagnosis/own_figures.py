@@ -134,3 +134,18 @@ def _largest(about: Plain, line: Calibration, capacity_bytes: float) -> Iterator
         step >>= 1
     if found and (held := size(found)) is not None:
         yield say("answer.own-largest", name=_named(field, found * grain), size_bytes=held)
+
+
+def pools(evidence: Evidence) -> Iterator[Message]:
+    """How what tensors take, what PyTorch keeps and what nvidia-smi shows fit together, where a person gives them."""
+    for signal in evidence.find("pools"):
+        given: dict[str, float] = dict(signal.data)
+        reserved, allocated, shown = (given.get(f"{name}_bytes") for name in ("reserved", "allocated", "shown"))
+        sizes = {"reserved_bytes": reserved or 0.0}
+        if allocated is not None:
+            yield say(
+                "answer.pools-kept", allocated_bytes=allocated, kept_bytes=sizes["reserved_bytes"] - allocated, **sizes
+            )
+        if shown is not None:
+            yield say("answer.pools-shown", shown_bytes=shown, context_bytes=shown - sizes["reserved_bytes"], **sizes)
+        yield say("answer.pools-normal")

@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
+from oomdoc.diagnosis.own_figures import pools
 from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
@@ -72,8 +73,11 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("summary.solved"),)
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
+    explained = tuple(pools(view.evidence))
     if found.explained:
-        return (*_weights_in_files(view, found), *sentences_of(found.topics))
+        return (*explained, *_weights_in_files(view, found), *sentences_of(found.topics))
+    if explained:
+        return explained
     answer = answer_to(view, found)
     if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]

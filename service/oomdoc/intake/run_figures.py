@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from oomdoc.evidence import Fact, Signal, Source
+from oomdoc.evidence import Fact, Signal, Span, Source
 from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
@@ -128,11 +128,27 @@ def figures_of(
 
     :param said: lines of prose; ``spoken``: these and lines like ``batch=1: 21.4 GiB``.
     """
-    held_at = list(measured(spoken, words))
+    held_at = ([] if failed else list(pools(lines))) or list(measured(spoken, words))
     compared = [one for one in contrasts(said, words) if one[1] is not None or not held_at]
     signals = [*printed_memory(lines, words), *managers(lines, words), *(signal for signal, _ in compared), *held_at]
     signals += in_use(said, words) if not failed and not held_at else ()
     return signals, [fact for _, fact in compared if fact is not None]
+
+
+def pools(spoken: Sequence[Line]) -> Iterator[Signal]:
+    """``pools``: what tensors, PyTorch's allocator and nvidia-smi show of one process, where at least two are told."""
+    sizes: dict[str, int] = {}
+    place: Span | None = None
+    for line in spoken[:_MAX_POINTS]:
+        for name, pattern in _RE.group("pool").items():
+            for found in pattern.finditer(line.raw[:_LONG]):
+                written = str(found["a"] or found["b"])
+                size = round(to_bytes(written.rstrip("GMiBgmb "), written.lstrip("0123456789. ")))
+                sizes[name] = max(size, sizes.get(name, 0))
+                place = place or line.span(found.start() + 1)
+    ordered = [sizes[name] for name in ("allocated", "reserved", "shown") if name in sizes]
+    if place is not None and "reserved" in sizes and len(ordered) > 1 and ordered == sorted(ordered):
+        yield Signal("pools", place, MappingProxyType({f"{name}_bytes": size for name, size in sizes.items()}))
 
 
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
