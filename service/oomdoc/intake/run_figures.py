@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from oomdoc.evidence import Fact, Signal, Span, Source
+from oomdoc.evidence import Fact, Signal, Source, Span
 from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
