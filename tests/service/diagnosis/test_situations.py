@@ -145,3 +145,5 @@ def test_processes_that_load_are_counted_in_the_dtype_that_the_framework_loads()
     found = oomdoc.diagnose(text).document()
     assert found["causes"][0]["cause"] == "host-ram"
     assert "(bf16)" in str(found["causes"][0]["why"])
+    # accelerate refuses the one setting without the other
+    assert "fsdp_cpu_ram_efficient_loading: true, fsdp_sync_module_states: true" in str(found["plans"])

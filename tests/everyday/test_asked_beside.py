@@ -1,0 +1,92 @@
+"""What people ask beside what they tell: of another form of a failed run, with figures of their own, without a mark."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import oomdoc
+
+
+def _text(words: str) -> str:
+    return " ".join(oomdoc.diagnose(words, plans=False).text().split())
+
+
+FAILED = (
+    "Full fine-tune of Qwen3-8B on one H100 80GB (bf16 mixed precision, AdamW, batch 1, 2048 tokens, gradient "
+    "checkpointing on) died out of memory at the first optimizer step. "
+)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        FAILED + "Would two H100 80GB with ZeRO-3 be enough?",
+        "单卡 H100-80G 全参微调 Qwen3-8B，bf16 混合精度，bs1 长度 2048 开了梯度检查点，第一次 optimizer.step 就 OOM。换成两张 H100 用 ZeRO-3 够吗",
+    ],
+)
+def test_a_question_beside_a_failure_is_of_another_run(words: str) -> None:
+    report = oomdoc.diagnose(words, plans=False)
+    document = report.document()
+    assert document["verdict"] == "device-oom"
+    assert (document["job"].get("gpus"), document["job"].get("sharding")) == (1, None)
+    [answer] = document["answers"]
+    assert re.search(r"Yes|可以", answer)
+    assert re.search(r"2 × H100|2 张 H100", answer)
+    assert "GiB" in answer
+
+
+def test_a_question_why_it_failed_is_of_the_run_itself() -> None:
+    document = oomdoc.diagnose(FAILED + "Why, and what should I change?", plans=False).document()
+    assert document["answers"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "LoRA of GLM-4-9B, bf16, length 4096, gradient checkpointing on, one A100-80G: I measured a peak of "
+            "26.4 GiB at batch size 1 and 35.1 GiB at batch size 2. What will batch size 4 take?",
+            "batch 4 about 52.50 GiB",
+        ),
+        (
+            "Full fine-tune of Mistral-7B, FSDP on 8 A100-80G, seq 4096: it sits at 61 GB with batch size 1. "
+            "Can I go to batch size 4?",
+            r"61.00 GiB at batch 1\): batch 4 about \d+.\d+ GiB, too much for 79.15 GiB",
+        ),
+    ],
+)
+def test_a_persons_own_figures_are_carried_over(words: str, said: str) -> None:
+    assert re.search(f"By your own figures.*{said}", _text(words))
+
+
+def test_a_size_of_a_card_is_no_figure_of_a_run() -> None:
+    assert "own figures" not in _text(
+        "LoRA of Qwen3-8B at batch size 1 on a card with 24 GB: can I go to batch size 4?"
+    )
+
+
+def test_what_the_allocator_and_nvidia_smi_show_is_put_together() -> None:
+    said = _text("allocated: 9.12 GiB reserved: 20.63 GiB max_allocated: 19.87 GiB, nvidia-smi says 21718MiB. A leak?")
+    assert "19.87 GiB at most; the other 0.76 GiB" in said
+    assert "0.58 GiB of CUDA context" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [
+        ("does a 14B model fit on my 24GB card for inference", "No: serving a 14B model"),
+        ("VRAM for a Qwen3-8B full finetune at 4k?", "About "),
+        ("GPUs for full fine-tuning Llama-3.1-70B on H100s?", "24 × H100 at least"),
+        ("KV cache of Qwen2.5-7B for 20 chats of 4k in fp8?", "The KV cache alone takes 2.19 GiB"),
+        ("Is a p4d.24xlarge enough for full fine-tuning Llama-3.1-8B at 8k?", "Yes: full fine-tuning of Llama-3.1-8B"),
+    ],
+)
+def test_a_question_needs_neither_mark_nor_verb(words: str, first: str) -> None:
+    assert _text(words).startswith(first)
+
+
+def test_ppo_holds_four_models() -> None:
+    said = _text("How many GiB per GPU does PPO of Llama-3.1-8B take, full, ZeRO-3, on 8 A100-80G?")
+    assert "critic model" in said
