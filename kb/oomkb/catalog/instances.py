@@ -45,10 +45,7 @@ def machines() -> dict[str, Machine]:
             for n, names in by.items()
             for name in names.split()
         ]
-        sized += [
-            (name, Machine(card, None))
-            for name, card in spellings(dict(table["families"].items()))
-        ]
+        sized += [(name, Machine(card, None)) for name, card in spellings(dict(table["families"].items()))]
         for name, machine in sized:
             if found.setdefault(name, machine) is not machine:
                 raise CatalogError("the machine stands there twice", where=f"{provider}: {name}")

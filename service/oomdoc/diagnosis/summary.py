@@ -73,11 +73,10 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("summary.solved"),)
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
-    explained = tuple(pools(view.evidence))
+    if figures := tuple(pools(view.evidence)):
+        return figures  # the person's own say more than the topic of them
     if found.explained:
-        return (*explained, *_weights_in_files(view, found), *sentences_of(found.topics))
-    if explained:
-        return explained
+        return (*_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)
     if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]

@@ -179,7 +179,8 @@ def _is_supposed(text: str, first: Mention, later: Mention) -> bool:
     """Whether a later value is only asked about, beside a first one that is told: "bs 1 takes 61 GB. And bs 4?"."""
     if ROWS["supposes"].search(text[max(0, later[0] - _BEFORE) : later[0]]) or ROWS["supposed"].match(text, later[1]):
         return True
-    return asks_on(text, later[1]) and not asks_on(text, first[1])
+    targeted = "seq_len" in later[2].fields and ROWS["target"].search(text) is not None  # the answer is about it alone
+    return asks_on(text, later[1]) and not asks_on(text, first[1]) and not targeted
 
 
 def _options(text: str) -> tuple[Alternative, ...]:
