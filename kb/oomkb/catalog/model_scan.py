@@ -37,7 +37,8 @@ _SETTINGS_FILE: Final = lazy(r"\.(?:ya?ml|json|jsonl|toml|sh|log|txt|ini|csv|par
 _SIZED: Final = lazy(r"(?<![A-Za-z0-9.])([0-9]{1,4}(?:\.[0-9]{1,3})?)([bBM])(?![A-Za-z0-9])", re.A)
 _ABOUT_MODELS: Final = lazy(r" ?(?:model|模型|参数|的|llm|lora|qlora|param|full|sft|ft\b|dense|moe)", re.I)
 _SPOKEN_OF: Final = lazy(
-    r"(?:\b(?:an?|my|the|our|of|for|train|run|load|dense|q?lora|sft|dpo|ppo|grpo|ft|tun(?:e|ing)|serv(?:e|ing)|host)[ \t]"
+    r"(?:\b(?:an?|my|the|our|of|for|train|run|load|dense|q?lora|sft|dpo|ppo|grpo|ft|tun(?:e|ing)|serv(?:e|ing)|host)"
+    r"[ \t]"
     r"|[\u4e00-\u9fff][ \t]?)\Z",
     re.I,
 )

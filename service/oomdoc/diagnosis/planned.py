@@ -368,7 +368,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
-    counts = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+    counts: tuple[int, ...] = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
     if asked.per_machine and job.objective != "inference":
         counts = tuple(count for count in counts if count % asked.per_machine == 0)
     return counts if asked.wanted == "cards" and named else ()
