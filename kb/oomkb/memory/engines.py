@@ -105,14 +105,32 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
         layer += experts
     if s.pp > 1:
         stays += 2 * hidden  # what a stage receives and sends
+    images, largest = _images(engine, s, shape)
     if shape.vision is not None and not engine.first:
-        stays += hidden + 0.1 * GIB  # the encoder's outputs for a full budget, and its own small buffers
+        stays += max(hidden, images) + 0.1 * GIB  # the encoder's outputs for a full budget, and its own small buffers
     if engine.rule == "total":
         entry = 8.5 if engine.flashinfer else 38.0 if engine.version < (0, 17) else 12.5 + each
         sampler = hidden + min(requests, tokens) * _padded(d.vocab) * entry
     else:
         sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
-    return max(layer, sampler) + stays + _SETUP
+    return max(max(layer, sampler) + stays, largest) + _SETUP
+
+
+_LARGEST_IMAGE: Final = 16384
+"""Tokens of the largest image that preprocessors of Qwen's models let through (``max_pixels``, ``longest_edge``)."""
+
+
+def _images(engine: Engine, s: Setting, shape: ModelShape) -> tuple[float, float]:
+    """Of vLLM's profile run (``profile_run``): the outputs of one largest image, and the peak while the tower makes
+    them, in its feed-forward part. Images of a fixed size are small, and other engines run none.
+    """
+    v, each = shape.vision, 2.0
+    if v is None or engine.name != "vllm" or engine.first or not v.kind.startswith("qwen"):
+        return 0.0, 0.0
+    patches = _LARGEST_IMAGE * v.merge**2
+    pixels = 3 * v.patch**2 * v.temporal
+    wide = (3 if v.gated else 2) * v.ffn / s.tp
+    return _LARGEST_IMAGE * shape.dims.hidden * each, patches * (2 * v.hidden + wide + pixels) * each
 
 
 def padding_bytes(engine: Engine, s: Setting, shape: ModelShape, device: Device | None) -> float:
