@@ -1,7 +1,10 @@
-"""How often the right cause comes first, and whether its probability can be believed.
+"""How often the right cause comes first in the answer, and whether its probability can be believed.
 
 usage: python bench/diagnosis_accuracy.py [REPORTS.jsonl ...] [--cases-as-reports] [--confirmed] [--cases DIR]
        [--half 0|1] [--misses] [--record NAME]
+
+Judged is what an answer shows: the ranker's causes with what printed figures prove or rule out, and with the verdict; a
+report that is taken for no failure names no cause.
 
 Each line of REPORTS holds ``id``, ``report`` (the text), ``cause``, ``also`` (further causes that are right to name
 first) and, where given, ``confirmed`` and ``url``. Printed: how often an accepted cause (the label or a further one) is
@@ -32,9 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oomdoc.diagnosis.engine import view_of
-from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.ranker import load_table, probabilities, scores
+from oomdoc.diagnosis.engine import causes_of
 from oomdoc.intake import read_text
 from oomkb.records.case import Case
 from oomkb.records.loader import load_cases
@@ -50,15 +51,16 @@ class Judged:
 
     row: Mapping[str, Any]
     chances: Mapping[str, float]
+    """Cause -> probability, in the order of the answer."""
     seconds: float
 
     def order(self) -> list[str]:
-        """Causes, most probable first."""
-        return sorted(self.chances, key=lambda cause: -self.chances[cause])
+        """Causes as the answer has them."""
+        return list(self.chances)
 
     def first(self) -> bool:
         """Whether the first cause is right."""
-        return self.order()[0] in (self.row["cause"], *self.row.get("also", ()))
+        return bool({self.row["cause"], *self.row.get("also", ())} & set(self.order()[:1]))
 
     def three(self) -> bool:
         """Whether the label or a further accepted cause is among the first three."""
@@ -70,15 +72,14 @@ class Judged:
 
     def sure(self) -> float:
         """The probability of the first cause."""
-        return max(self.chances.values())
+        return next(iter(self.chances.values()), 0.0)
 
 
 def judge(row: Mapping[str, Any]) -> Judged:
     evidence = read_text(row["report"])
     started = time.perf_counter()
-    view, *_ = view_of(evidence, hidden=row.get("hidden", ()))
-    chances = probabilities(scores(features_of(view), load_table()), load_table())
-    return Judged(row, chances, time.perf_counter() - started)
+    found = causes_of(evidence, hidden=row.get("hidden", ()))
+    return Judged(row, {c.cause: c.probability for c in found}, time.perf_counter() - started)
 
 
 def half(row: Mapping[str, Any]) -> int:

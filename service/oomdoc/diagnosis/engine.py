@@ -29,8 +29,14 @@ from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import Diagnosis, Inferred, TensorMatch
-from oomdoc.diagnosis.run_completion import SPLIT, ranks_that_speak, split_by_layers, usual_precision
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, TensorMatch, Verdict
+from oomdoc.diagnosis.run_completion import (
+    SPLIT,
+    over_its_cards,
+    ranks_that_speak,
+    split_by_layers,
+    usual_precision,
+)
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposing import answers_to
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
@@ -72,7 +78,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
         return _without_failure(view, stated, look, warnings, inference, plans=plans, questions=questions)
-    verdict, evidence, causes = agreed(evidence, proven_causes(view, rank(features_of(view))))
+    verdict, evidence, causes = _judged(evidence, view)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
     diagnosis = Diagnosis(
@@ -161,6 +167,16 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
     return view, job, look, warnings
 
 
+def causes_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[CauseFinding, ...]:
+    """The causes as a diagnosis has them, none where nothing failed; ``hidden`` as in :func:`view_of`."""
+    view = view_of(evidence, hidden=hidden)[0]
+    return () if verdict_of(evidence.outcome) == "no-failure" else _judged(evidence, view)[2]
+
+
+def _judged(evidence: Evidence, view: View) -> tuple[Verdict, Evidence, tuple[CauseFinding, ...]]:
+    return agreed(evidence, proven_causes(view, rank(features_of(view))))
+
+
 def _worked_out(
     evidence: Evidence, *, hidden: Collection[str] = ()
 ) -> tuple[View, Job, Look | None, list[Message], Inference | None]:
@@ -178,7 +194,7 @@ def _worked_out(
         if careful and (job.framework is not None or running):
             job = job.with_fields({"planned": True})
     else:
-        for completed in (locally_served, split_by_layers, ranks_that_speak, usual_precision):
+        for completed in (locally_served, split_by_layers, over_its_cards, ranks_that_speak, usual_precision):
             job = completed(evidence, job)
     makes_pictures = planned and asked_of(evidence).diffusion
     priced = _priced(job, warnings, careful=careful) if not makes_pictures else None

@@ -1,4 +1,4 @@
-"""A run as its own text completes it: layers over cards, ranks that speak, the usual precision, fields spelt out."""
+"""A run as its own text completes it: layers or an engine over cards, ranks that speak, precision, fields spelt out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import pairs_in
-from oomdoc.stated import stated_fields
+from oomdoc.stated import following, stated_fields
 from oomkb.errors import OomdocError
 from oomkb.frameworks import PLAIN, described
 from oomkb.memory.job import Assumption, Job
 
 SPLIT: Final = "device_map spreads the layers over the cards"
 _RANKS: Final = "as many processes as the highest rank in the log needs"
+_OVER_CARDS: Final = "an engine splits a model over the cards that it is given"
 _SPREAD: Final = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 
 
@@ -43,6 +44,14 @@ def ranks_that_speak(evidence: Evidence, job: Job) -> Job:
     if any(job.get(name) is not None for name in _LAYOUT):
         return job
     return job.assuming({"world": Assumption(seen.value, _RANKS)})
+
+
+def over_its_cards(evidence: Evidence, job: Job) -> Job:
+    """An engine that is told of without its command or config: over the cards that are counted, as one starts it."""
+    if evidence.documents or job.framework is None or job.gpus is None:
+        return job
+    split = following({"gpus": job.gpus}, job).get("tp")
+    return job.assuming({"tp": Assumption(split, _OVER_CARDS)}) if split else job
 
 
 def usual_precision(evidence: Evidence, job: Job) -> Job:

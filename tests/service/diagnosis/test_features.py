@@ -65,6 +65,17 @@ def test_weights_larger_than_the_card_are_arithmetic() -> None:
     assert "weights:exceed" in found
 
 
+def test_an_engine_spreads_over_its_cards_unless_its_command_says_otherwise() -> None:
+    told = "Starting DeepSeek-R1 with vllm0.7.2 on 8 x H200, torch.OutOfMemoryError: CUDA out of memory."
+    assert "weights:exceed" not in of(told)
+    assert "weights:exceed" in of(f"{told}\n```\nvllm serve deepseek-ai/DeepSeek-R1 --max-model-len 8192\n```")
+
+
+def test_bars_of_shards_are_no_steps() -> None:
+    told = "Loading checkpoint shards: 100%|██████████| 10/10 [00:02<00:00,  3.55it/s]\nCUDA out of memory"
+    assert not any(name.startswith("step:") for name in of(told))
+
+
 def test_a_request_refused_with_room_is_seen() -> None:
     found = of(
         "CUDA out of memory. Tried to allocate 12.00 MiB (GPU 0; 23.65 GiB total capacity; 1.07 GiB already allocated; "

@@ -20,6 +20,7 @@ from oomdoc.intake import read_text
         ("image quay.io/ascend/vllm-ascend:v0.12.0rc1-openeuler", "vllm-ascend", "0.12.0rc1"),
         ("flash_attn=2.5.8 via conda", "flash-attn", "2.5.8"),
         ("I use vLLM v0.8.4", "vllm", "0.8.4"),
+        ("用vllm0.8.4部署", "vllm", "0.8.4"),
     ],
 )
 def test_forms(text, name, version):
