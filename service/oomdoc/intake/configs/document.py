@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from typing import Any, Final
 
@@ -12,38 +12,17 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
 from oomdoc.intake.configs.table import Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, number, whole
+from oomdoc.intake.configs.wordlist import listed
 from oomkb.dataclass import dataclass
 
-_SIZES: Final[Mapping[str, tuple[str, ...]]] = {
-    "num_hidden_layers": ("num_layers", "num_hidden_layers", "n_layers", "n_layer"),
-    "hidden_size": ("hidden_size", "d_model", "n_embd", "hidden_width"),
-    "num_attention_heads": ("num_attention_heads", "n_heads", "n_head", "num_heads"),
-    "intermediate_size": ("ffn_hidden_size", "intermediate_size", "mlp_hidden_size"),
-    "num_key_value_heads": ("num_query_groups", "num_key_value_heads", "n_kv_heads"),
-    "head_dim": ("kv_channels",),
-    "vocab_size": ("vocab_size", "padded_vocab_size"),
-    "max_position_embeddings": ("max_position_embeddings", "max_sequence_length"),
-    "num_local_experts": ("num_experts", "num_moe_experts"),
-    "num_experts_per_tok": ("moe_router_topk",),
-    "moe_intermediate_size": ("moe_ffn_hidden_size",),
-}
-"""What a configuration in the form of a ``config.json`` calls a size, and what frameworks call it."""
+_SIZES: Final = {size: tuple(names.split()) for size, names in listed("size").items()}
 _WITHIN: Final = ("", "model.", "model.model_config.")
 _NEEDED: Final = ("num_hidden_layers", "hidden_size", "num_attention_heads")
-# Sizes of the vocabularies of tokenizers named by kind, rounded up as Megatron pads them (multiples of 128).
-_VOCABULARIES: Final = (
-    ("gpt2", 50_304),
-    ("llama3", 128_256),
-    ("llama2", 32_000),
-    ("tiktoken", 131_072),
-    ("sentencepiece", 32_000),
-    ("bert", 30_592),
-)
 
 
 def _vocabulary(view: View) -> int:
     kind = str(view.value("tokenizer_type", "model.tokenizer.type", "model.tokenizer.library") or "").lower()
-    return next((n for word, n in _VOCABULARIES if word in kind), 50_304)
+    return next((n for word, n in listed("vocabulary").items() if word in kind), 50_304)
 
 
 def described_model(view: View) -> Reading | None:

@@ -19,31 +19,20 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag, whole
-from oomdoc.intake.configs.wordlist import words
+from oomdoc.intake.configs.wordlist import word_set
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
     from oomdoc.intake.configs.lines import Lines
 
 PREFIX: Final = "extra."
-_WHOLE: Final = words(
-    """
-    virtual_pipeline_model_parallel_size num_layers_per_virtual_pipeline_stage expert_tensor_parallel_size
-    freeze_trainable_layers torch_empty_cache_steps eval_accumulation_steps num_speculative_tokens
-    entropy_from_logits_chunk_size
-    """
-)
+_WHOLE: Final = word_set("extra_numbers")
 _NAMES: Final = {
     "modules_to_save": "modules_to_save",
     "lora_modules_to_save": "modules_to_save",
     "additional_target": "modules_to_save",
 }
-_FLAGS: Final = words(
-    """
-    lora_mlp_kernel padding_free freeze_vision_tower freeze_vit use_liger_kernel calculate_entropy entropy_checkpointing
-    entropy_from_logits_with_chunking zero3_init_flag memory_efficient_linear
-    """
-)
+_FLAGS: Final = word_set("extra_switches")
 _METRICS: Final = "compute_metrics"
 _ARGMAX: Final = "preprocess_logits_for_metrics"
 _ARGUMENTS: Final = frozenset({_METRICS, _ARGMAX})

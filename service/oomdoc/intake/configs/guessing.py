@@ -18,6 +18,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.named_codecs import CODECS
 from oomdoc.intake.configs.table import Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag
+from oomdoc.intake.configs.wordlist import word_set
 from oomdoc.intake.prose.model_names import looks_like_model
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.catalog.models import find
@@ -33,15 +34,7 @@ CONFIDENCE: Final = 0.55
 _ENGINES: Final = words("rollout generation infer inference engine engine_args engine_kwargs") | frozenset(
     engine + part for engine in ENGINES for part in ("", "_cfg", "_kwargs")
 )
-_OTHER_ROLES: Final = _ENGINES | words(
-    """
-    ref reference reference_policy ref_model critic reward rewards reward_model rm judge teacher draft draft_model
-    generating_args gconfig generation_config sampling sampling_params actor_infer vision text
-    eval evaluation evaluator eval_loader val valid validation test icl_tasks valid_dataset eval_dataset
-    data_loader train_loader dataset datasets train_dataset tokenizer processor sample samples
-    logger logging wandb env envs environment env_vars encoder decoder vae text_encoder vision_tower
-    """
-)
+_OTHER_ROLES: Final = _ENGINES | word_set("other_roles")
 _SEPARATE: Final = compiled(r"[.\[\]]+")
 _MEMORY_WORDS: Final = compiled(
     r"lora|quant|(?<![a-z])(?:n|num_)?bits?(?![a-z])|freeze|offload|shard|parallel|batch|(?:max|seq|context|cutoff)\w{0,12}_?len"
@@ -50,13 +43,7 @@ _MEMORY_WORDS: Final = compiled(
 _QUIET: Final = compiled(
     r"(?:val|test|eval)\w{0,12}batch|dataset|sampler|shuffle|dataloader|num_batches|batch_?norm|drop_last|(?:save|load|resume|output)_?\w{0,20}(?:shard|ckpt|checkpoint)"
 )
-_TRAINS: Final = words(
-    """
-    learning_rate lr max_lr peak_lr base_lr num_train_epochs num_epochs epochs max_epochs total_epochs weight_decay
-    warmup_steps warmup_ratio lr_scheduler_type gradient_accumulation_steps train_iters max_grad_norm grad_clip
-    """
-)
-"""Keys of a run that trains."""
+_TRAINS: Final = word_set("trains")
 _GENERATES: Final = compiled("|".join(["rollout", "generat", "infer", *map(re.escape, sorted(ENGINES))]))
 """In a run that trains: its engine's settings may stand beside its own."""
 _STATES: Final = frozenset({"pair", "flag", "flag=", "bare", "override", "assign", "kwarg"})
@@ -65,11 +52,8 @@ _OF_COMPLETIONS: Final = frozenset({"completion_len", "generations"})
 """Fields that the section of what generates may state as well."""
 _BATCH: Final = words("batch_size")
 """What one step takes, where the steps that are accumulated are counted beside it."""
-_MODEL_KEYS: Final = words(
-    "model model_name model_path model_id name_or_path name path pretrained target_model_path hf_path"
-)
-_CERTAIN: Final = words("model model_path model_id model_name target_model_path")
-"""Of these, the keys whose value may be a name without its owner."""
+_MODEL_KEYS: Final = word_set("model_keys")
+_CERTAIN: Final = word_set("certain_model_keys")
 _FAMILY: Final = compiled(r"[A-Za-z]{2}")
 
 
@@ -175,13 +159,7 @@ def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:
 
 
 _MIN_DIMENSIONS: Final = 2
-_DIMENSIONS: Final = words(
-    """
-    hidden_dim hidden_size d_model dim n_embd embed_dim num_layers n_layers n_layer num_hidden_layers num_heads n_heads
-    n_head num_attention_heads
-    """
-)
-"""What configurations call a transformer's width, depth and heads."""
+_DIMENSIONS: Final = word_set("dimensions")
 _ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
 _SWITCH: Final = compiled(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
 

@@ -10,8 +10,9 @@ from oomdoc.evidence import Inactive, Source
 from oomdoc.intake.configs.companions import LINKS
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts, visible_gpus
-from oomdoc.intake.configs.table import Reading, norm, words
+from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import flag
+from oomdoc.intake.configs.wordlist import word_set
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 from oomkb.frameworks.declared import records
 
@@ -20,12 +21,8 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.lines import Lines
 
 _STARTS: Final = frozenset[str]().union(*(record.starts for record in records()))
-_ALLOCATOR: Final = words(
-    "PYTORCH_CUDA_ALLOC_CONF PYTORCH_ALLOC_CONF PYTORCH_HIP_ALLOC_CONF PYTORCH_NPU_ALLOC_CONF CUDA_VISIBLE_DEVICES"
-)
-_PASSED: Final = _ALLOCATOR | words(
-    "NPROC_PER_NODE FORCE_TORCHRUN MAX_PIXELS VLLM_USE_V1 UNSLOTH_VLLM_STANDBY TORCH_NCCL_AVOID_RECORD_STREAMS"
-)
+_ALLOCATOR: Final = word_set("allocator_variables")
+_PASSED: Final = _ALLOCATOR | word_set("passed_variables")
 _LAUNCHED: Final = (*LAUNCHERS, "torchrun", "torch.distributed", "mpirun", "srun", "ray ")
 _ENGINE: Final = ("offload_optimizer", "offload_model", "sleep_level", "vllm_enable_sleep_mode")
 """What saves memory while a rollout engine works: without an engine the trainer does not look at it."""

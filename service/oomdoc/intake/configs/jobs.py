@@ -15,7 +15,7 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.configs.declared import table
 from oomdoc.intake.configs.extra_settings import PREFIX
 from oomdoc.intake.configs.table import Group, Key, norm
-from oomdoc.intake.configs.wordlist import words
+from oomdoc.intake.configs.wordlist import word_set
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical, has
@@ -23,16 +23,7 @@ from oomkb.frameworks.completion import UNKNOWN
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import cards_needed, replicated
 
-_FIELDS: Final = words(
-    """
-        model params_b objective method quant param_dtype autocast optimizer optimizer_impl micro_batch
-        grad_accum seq_len packing grad_ckpt attention fused_ce sharding reshard_after_forward world dp tp
-        pp cp sp ep nodes gpus offload gpu capacity_gib max_pixels images video_frames generations
-        eval_micro_batch log_prob_batch micro_tokens prompt_len completion_len compile nvme_offload host_gib
-        pin_memory
-        extra_models
-        """
-)
+_FIELDS: Final = word_set("job_fields")
 _NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.", "loop.")
 
 

@@ -55,36 +55,13 @@ def _model_of_hub(value: Any) -> str | None:
 
 
 _OF_HUB: Final = re.compile(r"[\w.\-]{1,96}/[\w.\-]{1,96}")
-ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
-    "MAX_PIXELS": ("max_pixels", whole),
-    "MAX_TOTAL_TOKENS": ("serving.max_model_len", whole),
-    "MAX_BATCH_PREFILL_TOKENS": ("serving.max_num_batched_tokens", whole),
-    "MAX_CONCURRENT_REQUESTS": ("serving.max_num_seqs", whole),
-    "CUDA_MEMORY_FRACTION": ("serving.gpu_memory_utilization", number),
-    "NUM_SHARD": ("tp", whole),
-    **dict.fromkeys(("MODEL_ID", "HF_MODEL_ID"), ("model", _model_of_hub)),
-    **{
-        f"{head}{name}": (field, number if name.startswith("GPU") else whole)
-        for head in ("", "VLLM_")
-        for name, field in (
-            ("MAX_MODEL_LEN", "serving.max_model_len"),
-            ("GPU_MEMORY_UTILIZATION", "serving.gpu_memory_utilization"),
-            ("MAX_NUM_SEQS", "serving.max_num_seqs"),
-            ("MAX_NUM_BATCHED_TOKENS", "serving.max_num_batched_tokens"),
-            ("TENSOR_PARALLEL_SIZE", "tp"),
-        )
-    },
-    "OLLAMA_NUM_PARALLEL": ("serving.concurrency", whole),
-    "OLLAMA_CONTEXT_LENGTH": ("serving.max_model_len", whole),
-    "OLLAMA_KV_CACHE_TYPE": ("serving.kv_dtype", lambda value: {"f16": "auto"}.get(str(value), str(value))),
+_AS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "model": _model_of_hub,
+    "serving.gpu_memory_utilization": number,
+    "serving.kv_dtype": lambda value: {"f16": "auto"}.get(str(value), str(value)),
 }
-"""Settings that are environment variables: the job field, and how the value is read.
-
-ms-swift 3 (command-line parameters); text-generation-inference 2 and 3 (``env`` in ``launcher/src/main.rs``), whose
-images on SageMaker take ``HF_MODEL_ID``; vLLM's flags in capitals, as images that start it take them (RunPod's worker:
-"convert flag names to uppercase with underscores"; LISA Serve, with ``VLLM_`` before them);
-Ollama (``envconfig/config.go``: each of the parallel requests has a cache of the whole context).
-"""
+ENVIRONMENT: Final = {name: (field, _AS.get(field, whole)) for name, field in meanings("variables").items()}
+"""Settings that are environment variables: the job field, and how the value is read."""
 _DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
 
 

@@ -12,7 +12,7 @@ from oomdoc.intake.configs.shards import stage_and_offload
 from oomdoc.intake.configs.shared import zero_word
 from oomdoc.intake.configs.table import DROP, Codec, Raw
 from oomdoc.intake.configs.values import flag, number, whole
-from oomdoc.intake.configs.wordlist import meanings
+from oomdoc.intake.configs.wordlist import listed, meanings
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, LAUNCHERS, canonical
 from oomkb.lazy import compiled
@@ -79,14 +79,7 @@ def _offload_of_file(value: Any) -> list[str] | None:
     return list(stage_and_offload(value)[1]) or None if isinstance(value, str) else None
 
 
-_STRATEGY: Final = {
-    "2": "shard-grad-op",
-    "shard_grad_op": "shard-grad-op",
-    "4": "hsdp",
-    "hybrid_shard": "hsdp",
-    "3": "ddp",
-    "no_shard": "ddp",
-}
+_STRATEGY: Final = meanings("fsdp_strategy")
 _PRECISION: Final = {"bf16": "bf16", "fp16": "16", "fp32": "32"}
 
 
@@ -99,13 +92,7 @@ def _write_precision(value: Any, old: Any) -> Any:
     return _PRECISION[value] + ("-mixed" if "mixed" in str(old or "") else "") if value in _PRECISION else None
 
 
-_CLASSES: Final = {
-    "adamw": "torch.optim.AdamW",
-    "paged_adamw_8bit": "bitsandbytes.optim.PagedAdamW8bit",
-    "sgd": "torch.optim.SGD",
-    "adamw_8bit": "bitsandbytes.optim.AdamW8bit",
-    "paged_adamw": "bitsandbytes.optim.PagedAdamW32bit",
-}
+_CLASSES: Final = listed("optimizer_class")
 
 
 def _optimizer_class(value: Any) -> str | None:

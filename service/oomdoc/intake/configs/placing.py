@@ -9,23 +9,13 @@ from oomdoc.intake.configs.analysis import Doc, known_as
 from oomdoc.intake.configs.declared import table
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
+from oomdoc.intake.configs.wordlist import listed
 from oomdoc.intake.configs.writers import json, python, shell, yaml
-from oomdoc.intake.configs.writers.lines import line_end, newline_at
+from oomdoc.intake.configs.writers.lines import line_end, newline_at, splice, without_member
+from oomdoc.intake.configs.writers.spelling import json_text
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 
-_NEAR: Final = tuple(
-    tuple(line.split())
-    for line in """
-        micro_batch grad_accum eval_micro_batch log_prob_batch seq_len packing
-        grad_ckpt autocast param_dtype fused_ce attention compile micro_batch
-        method lora.r lora.targets lora.alpha lora.dropout quant model
-        sharding offload grad_ckpt autocast
-        optimizer optimizer_impl grad_accum
-    rollout.gpu_memory_utilization rollout.tensor_parallel rollout.sleep rollout.engine generations rollout.colocated
-        serving.gpu_memory_utilization serving.max_model_len serving.max_num_seqs serving.max_num_batched_tokens tp
-        tp pp cp ep sp
-    """.strip().splitlines()
-)
+_NEAR: Final = tuple(tuple(line.split()) for line in listed("set")["near"].splitlines())
 """Fields that stand together: beside those of its line, a new one is written."""
 _CALLS: Final[tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]] = (
     (re.compile(r"^bnb_|load_in"), ("BitsAndBytesConfig", "from_pretrained", "ModelConfig")),
@@ -119,28 +109,18 @@ def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     written = _as_written(doc, entry) or entry
     if doc.form == "python" and not entry.resolved:
         return None  # what the program hands in there is its own
-    if (
-        form == "shell"
-        and entry.style == "bare"
-        and value is False
-        and doc.table is not None
-        and doc.table.record.bare_flags
-    ):
+    bare = doc.table is not None and doc.table.record.bare_flags
+    if form == "shell" and entry.style == "bare" and value is False and bare:
         return _remove(text, doc, entry)
     if form == "shell" or (entry.key.startswith("@") and doc.form == "shell"):
         return shell.replace(text, entry, value, doc.entries)
-    if form == "json":
+    if form in ("json", "toml"):
         return json.replace(text, entry, value)
     if form in ("python", "dict"):
         if isinstance(value, str) and "," in value and "," not in str(entry.value):
             # Code takes a list where a command takes commas; in a class, one list would be every instance's.
             return None if entry.style == "assign" else python.replace(text, entry, value.split(","))
         return python.replace(text, entry, value)
-    if form == "toml":
-        from oomdoc.intake.configs.writers.spelling import json_text
-
-        start, end = entry.value_span
-        return text[:start] + json_text(value) + text[end:]
     if form in ("yaml", "env", "ini"):
         return yaml.replace(text, written, value)
     return None
@@ -152,7 +132,7 @@ def _remove(text: str, doc: Doc, entry: Entry) -> str | None:
     if form == "shell":
         return _remove_item(text, entry) if doc.form == "yaml" else shell.remove(text, entry)
     if form == "json":
-        return json.remove(text, entry)
+        return without_member(text, entry.key_span[0], entry.value_span[1])
     if form == "python":
         return python.remove(text, entry)
     if form in ("yaml", "toml"):
@@ -171,15 +151,7 @@ def _remove_item(text: str, entry: Entry) -> str:
     end += text[end : end + 1] in ("'", '"')
     if text[start : start + 1] not in ("'", '"'):
         return shell.remove(text, entry)
-    after = _NEXT_ITEM.match(text, end)
-    if after is not None:
-        return text[:start] + text[after.end() :]
-    before = _ITEM_BEFORE.search(text, low, start)
-    return text[: before.start() if before is not None else start] + text[end:]
-
-
-_NEXT_ITEM: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}")
-_ITEM_BEFORE: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}\Z")
+    return without_member(text, start, end)
 
 
 def _insert(text: str, doc: Doc, key: str, value: Any) -> str | None:
@@ -298,8 +270,6 @@ def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
 
 
 def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:
-    from oomdoc.intake.configs.writers.lines import newline_at, splice
-    from oomdoc.intake.configs.writers.spelling import json_text
 
     parent, _, name = key.rpartition(".")
     peers = [e for e in doc.entries if e.key.rpartition(".")[0] == parent]

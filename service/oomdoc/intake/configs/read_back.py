@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from oomdoc.intake.configs.wordlist import words
+from oomdoc.intake.configs.wordlist import word_set
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, complete, has, supports
@@ -97,11 +97,7 @@ _TRAINING: Final = frozenset(("objective", "method", "micro_batch", "grad_accum"
 """Fields whose being stated says that something is trained."""
 
 
-_OF_TRAINING: Final = words(
-    "micro_batch eval_micro_batch log_prob_batch grad_accum grad_ckpt optimizer packing fused_ce method sharding "
-    "autocast"
-)
-"""Fields that nothing but training makes use of."""
+_OF_TRAINING: Final = word_set("of_training")
 
 
 def stored_otherwise(said: Mapping[str, Any], value: Any) -> bool:

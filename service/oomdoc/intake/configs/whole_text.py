@@ -16,22 +16,13 @@ from oomdoc.intake.configs.launch import launch_facts, launch_option
 from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, stored_otherwise
 from oomdoc.intake.configs.table import Need, View, norm
 from oomdoc.intake.configs.values import number
-from oomdoc.intake.configs.wordlist import words
+from oomdoc.intake.configs.wordlist import word_set
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import LAUNCHERS
 
-_OF_ONE_KEY: Final = words(
-    """
-    seq_len prompt_len completion_len model micro_batch tp pp cp ep generations max_pixels rollout.tensor_parallel
-    rollout.gpu_memory_utilization serving.max_model_len serving.gpu_memory_utilization attention optimizer grad_accum
-    lora.r param_dtype
-    """
-)
-"""Fields that one key says."""
-_WITH_A_VARIABLE: Final = words("seq_len prompt_len completion_len micro_tokens eval_micro_batch log_prob_batch")
-"""Fields that one variable may state together with others; who changes it changes them all."""
-_NOT_BY_THE_WAY: Final = words("sharding offload objective method tp pp cp ep sp seq_len")
-"""Fields that a text may not begin to state by a change of another one."""
+_OF_ONE_KEY: Final = word_set("of_one_key")
+_WITH_A_VARIABLE: Final = word_set("with_a_variable")
+_NOT_BY_THE_WAY: Final = word_set("not_by_the_way")
 _TOGETHER: Final = (
     frozenset(("method", "quant", "lora.dtype")),
     frozenset(("optimizer", "optimizer_impl")),

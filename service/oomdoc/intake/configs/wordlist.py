@@ -20,6 +20,17 @@ def _table() -> Mapping[str, Any]:
     return read_table(Path(__file__).with_name("words.toml"))
 
 
+def listed(section: str) -> Mapping[str, Any]:
+    """A section of ``words.toml`` as it stands there."""
+    found: Mapping[str, Any] = _table()[section]
+    return found
+
+
+def word_set(name: str) -> frozenset[str]:
+    """The names of a set."""
+    return words(listed("set")[name])
+
+
 def meanings(section: str) -> dict[str, str]:
     """What each spelling of a section means; of each meaning the spelling that is written comes first.
 

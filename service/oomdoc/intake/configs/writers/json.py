@@ -26,22 +26,6 @@ def _block(text: str, at: int, value: Any, step: str = "  ") -> str:
     return json.dumps(value, indent=step, ensure_ascii=False).replace("\n", newline + indent)
 
 
-def remove(text: str, entry: Entry) -> str:
-    """The text without the member and one comma."""
-    low, high = entry.key_span[0], entry.value_span[1]
-    tail = re.match(r"[ \t]*,", text[high : high + 40])
-    if tail:
-        high += tail.end()
-    else:
-        head = re.search(r",\s*$", text[max(0, low - 400) : low])
-        if head:
-            comma = max(0, low - 400) + head.start()
-            return splice(text, comma, high, "")
-    start, stop = line_start(text, low), line_end(text, high)
-    alone = not text[start:low].strip() and not text[high:stop].strip()
-    return splice(text, start, stop, "") if alone else splice(text, low, high, "")
-
-
 def insert(
     text: str, entries: Sequence[Entry], key: str, value: Any, anchor: Entry | None, start: int, end: int
 ) -> str | None:

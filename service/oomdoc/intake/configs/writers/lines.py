@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_AFTER: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}")
+_BEFORE: Final = re.compile(r",\s{0,200}\Z")
+
 
 def line_start(text: str, at: int) -> int:
     """Where the line that holds ``at`` begins."""
@@ -34,3 +40,18 @@ def indent_of(text: str, at: int) -> str:
 def splice(text: str, start: int, end: int, new: str) -> str:
     """The text with a stretch replaced."""
     return text[:start] + new + text[end:]
+
+
+def without_member(text: str, low: int, high: int, *, trailing: bool = False) -> str:
+    """The text without one of several things that commas part; its line goes too where it stands there alone.
+
+    :param trailing: whether the comma before may stay behind when the last one goes.
+    """
+    after = _AFTER.match(text, high)
+    end = after.end() if after is not None else high
+    start, stop = line_start(text, low), line_end(text, end)
+    alone = not text[start:low].strip() and not text[end:stop].strip()
+    before = None if after is not None or (alone and trailing) else _BEFORE.search(text, max(0, low - 400), low)
+    if before is not None:
+        return splice(text, before.start(), high, "")
+    return splice(text, start, stop, "") if alone else splice(text, low, end, "")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
+from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice, without_member
 from oomdoc.intake.configs.writers.spelling import in_python
 
 
@@ -31,15 +31,7 @@ def remove(text: str, entry: Entry) -> str:
     if entry.shared:
         match = re.compile(r"\s*=\s*[\w.]{1,200}").match(text, entry.key_span[1])
         high = match.end() if match else high
-    tail = re.match(r"[ \t]*,[ \t]*", text[high : high + 40])
-    high += tail.end() if tail else 0
-    start, stop = line_start(text, low), line_end(text, high)
-    if not text[start:low].strip() and not text[high:stop].strip():
-        return splice(text, start, stop, "")
-    if not tail:
-        head = re.search(r",\s*$", text[max(0, low - 200) : low])
-        low -= len(head[0]) if head else 0
-    return splice(text, low, high, "")
+    return without_member(text, low, high, trailing=True)
 
 
 def insert_argument(

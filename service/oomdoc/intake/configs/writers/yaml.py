@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
+from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice, without_member
 from oomdoc.intake.configs.writers.spelling import in_yaml
 
 _TRUTHS: Final = re.compile(r":[ \t]+(True|False|true|false|yes|no)[ \t]*(?:#|\r?$)", re.M)
@@ -62,15 +62,9 @@ def block_end(text: str, entry: Entry) -> int:
 def remove(text: str, entry: Entry) -> str:
     """The text without the entry's lines (or without its place in a flow mapping)."""
     start = line_start(text, entry.key_span[0])
-    before = text[start : entry.key_span[0]].strip()
-    if before in ("", "-") and before == "":
+    if not text[start : entry.key_span[0]].strip():
         return splice(text, start, block_end(text, entry), "")
-    low, high = entry.key_span[0], entry.value_span[1]
-    tail = re.match(r"[ \t]*,[ \t]*", text[high : high + 20])
-    if tail:
-        return splice(text, low, high + tail.end(), "")
-    head = re.search(r",[ \t]*$", text[max(0, low - 20) : low])
-    return splice(text, low - (len(head[0]) if head else 0), high, "")
+    return without_member(text, entry.key_span[0], entry.value_span[1])
 
 
 def insert(text: str, entries: Sequence[Entry], key: str, value: Any, anchor: Entry | None) -> str | None:
