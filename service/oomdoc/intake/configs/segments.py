@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.intake.configs.declared import all_names
@@ -58,7 +59,7 @@ _CALL: Final = Expression(
     r"(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|"
     r"Trainer|dict|Accelerator|Plugin|pipeline|recipe)\((?!\))"
 )
-_IMPORT: Final = compiled(r"[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )")
+_IMPORT: Final = compiled(r"^[ \t]{0,8}(?:import [A-Za-z_]|from [\w.]{1,80} import )", re.M)
 _ASSIGNED: Final = compiled(r"[ \t]{0,8}[A-Za-z_][\w.\-]{0,80}[ \t]{0,12}=[ \t]{0,12}[^=\s]")
 _SECTION: Final = compiled(r"[ \t]{0,4}\[{1,2}[A-Za-z_][\w.\- \"]{0,80}\]{1,2}[ \t]*$")
 _ANY_DIGIT: Final = bytes.maketrans(b"123456789", b"000000000")
@@ -102,9 +103,9 @@ def segments(name: str, text: str) -> Iterator[Segment]:
         yield from _runs(text, at, start)
         inner = _LANGUAGES.get(language.lower())
         if inner is None or (inner == "shell" and _OUTPUT.search(text, start, end) is not None):
-            inner = classify(text, start, end)
+            inner = "python" if _IMPORT.search(text, start, end) is not None else None
         if inner is None:
-            yield from _runs(text, start, end)
+            yield from (replace(run, fenced=True) for run in _runs(text, start, end))
         else:
             yield Segment(inner, start, end, fenced=True)
         at = end
@@ -122,32 +123,6 @@ def _fences(text: str) -> Iterator[tuple[int, int, str]]:
     if opened is not None:
         tail = text.find(opened[1], opened.end())
         yield opened.end(), tail if tail > 0 else len(text), opened[2]
-
-
-def classify(text: str, start: int, end: int) -> str | None:
-    """The form of a whole fence or string, where all of it has one."""
-    lines = [line for line in text[start:end].splitlines()[:400] if line.strip()]
-    body = [line for line in lines if not line.lstrip().startswith("#")]
-    if not body:
-        return None
-    first = body[0].strip()
-    if first.startswith("{") and text[start:end].rstrip().endswith("}"):
-        return "json"
-    if any(_IMPORT.match(line) for line in body):
-        return "python"
-    if any(_COMMAND.match(line) for line in body[:30]):
-        shell = sum(
-            1
-            for line in body
-            if _COMMAND.match(line) or _FLAGS.match(line) or _ENV.match(line) or line.rstrip().endswith("\\")
-        )
-        return "shell" if shell * 2 >= len(body) else None
-    if any(_SECTION.match(line) for line in body) and any("=" in line for line in body):
-        return "toml"
-    pairs = sum(1 for line in body if _PAIR.match(line) or _LIST.match(line))
-    if pairs >= 2 and pairs * 5 >= len(body) * 4:
-        return "yaml"
-    return None
 
 
 class _Lines:
