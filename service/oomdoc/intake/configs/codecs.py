@@ -123,16 +123,12 @@ OPTIMIZER: Final = word(meanings("optimizer"))
 """Written as transformers spells them (``OptimizerNames``, 4.28 to 5.23)."""
 
 
+_CHECKPOINTED: Final = meanings("grad_ckpt")
+
+
 def _read_ckpt(value: Any) -> bool | str | None:
-    if isinstance(value, str):
-        low = value.strip().lower()
-        if low in ("unsloth", "offload", "offload_disk"):
-            return "offload"
-        if low in ("selective", "core_attn"):
-            return "selective"
-        if low in ("full", "uniform", "block"):
-            return True
-    return flag(value)
+    found = _CHECKPOINTED.get(value.strip().lower()) if isinstance(value, str) else None
+    return flag(value) if found is None else True if found == "full" else found
 
 
 GRAD_CKPT: Final = Codec(_read_ckpt, lambda v, old: "unsloth" if v == "offload" and old == "unsloth" else _keep(v, old))

@@ -121,22 +121,14 @@ class Doc:
         return last[2]
 
     def _view(self) -> View:
-        shown = list(known_as(self.entries, self.table))
         # A key that counts by its last part yields to one that stands there whole.
-        short = ["." in e.key and "." not in s.key for e, s in zip(self.entries, shown, strict=True)]
-        if self.table is not None and self.table.record.ignores:
-            own = [self.table.record.ignores.isdisjoint((e.key, e.scope.split(".")[0])) for e in shown]
-            short = [cut for cut, kept in zip(short, own, strict=True) if kept]
-            shown = [e for e, kept in zip(shown, own, strict=True) if kept]
-        ordered = [s for s, cut in zip(shown, short, strict=True) if cut] + [
-            s for s, cut in zip(shown, short, strict=True) if not cut
-        ]
-        return View(
-            ordered,
-            form=self.form,
-            table=self.table,
-            programs=self.programs,
+        shown = sorted(
+            zip(self.entries, known_as(self.entries, self.table), strict=True),
+            key=lambda pair: not ("." in pair[0].key and "." not in pair[1].key),
         )
+        ignored = self.table.record.ignores if self.table is not None else frozenset()
+        kept = [s for _, s in shown if not ignored or ignored.isdisjoint((s.key, s.scope.split(".")[0]))]
+        return View(kept, form=self.form, table=self.table, programs=self.programs)
 
     def readings(self) -> list[Reading]:
         """(field, value, entry) of everything the table understands; a key's own row before a base's."""

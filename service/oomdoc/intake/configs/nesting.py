@@ -81,8 +81,7 @@ def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:
     words: list[Word] = []
     if entry.items:
         for item in entry.items:
-            low, high = item.value_span
-            words.append(_word(text, *((low + 1, high - 1) if item.quote else (low, high))))
+            words.append(_word(text, *_inside(item)))
     else:
         words = _flow_words(text, *entry.value_span)
     lines = [w for w in words if _WHOLE_COMMAND.search(w.text)]
@@ -154,9 +153,7 @@ def _variables(entries: Iterable[Entry]) -> dict[str, Variable]:
     for entry in entries:
         section, _, name = entry.key.partition(".")
         if section == "envs" and isinstance(entry.value, str | int | float) and name.isidentifier():
-            low, high = entry.value_span
-            quoted = 1 if entry.quote else 0
-            span = (low + quoted, high - quoted)
+            span = _inside(entry)
             word = Word(str(entry.value), *span, quote=entry.quote, value_span=span)
             out[name] = Variable(name, word, entry.key_span, exported=True)
     return out
@@ -198,19 +195,20 @@ def _env_item(item: Entry) -> Entry | None:
     name, sign, value = str(item.value).partition("=")
     if not sign or not name.replace("_", "").isalnum():
         return None
-    low, high = item.value_span
-    low += 1 if item.quote else 0
-    high -= 1 if item.quote else 0
+    low, high = _inside(item)
     at = low + len(name) + 1
     return Entry(key=name, value=value, key_span=(low, low + len(name)), value_span=(at, high), style="env")
 
 
-def _env(name: str, entry: Entry, key_span: tuple[int, int]) -> Entry:
+def _inside(entry: Entry) -> tuple[int, int]:
+    """Where its value stands, without quotes."""
     low, high = entry.value_span
-    if entry.quote:
-        low, high = low + 1, high - 1
-    return Entry(
-        key=name, value=str(entry.value), key_span=key_span, value_span=(low, high), style="env", quote=entry.quote
+    return (low + 1, high - 1) if entry.quote else (low, high)
+
+
+def _env(name: str, entry: Entry, key_span: tuple[int, int]) -> Entry:
+    return replace(
+        entry, key=name, value=str(entry.value), key_span=key_span, value_span=_inside(entry), style="env", items=()
     )
 
 

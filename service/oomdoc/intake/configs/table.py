@@ -190,15 +190,11 @@ class Table:
 
     def all_keys(self) -> Iterator[Key]:
         """Own keys, then the bases'."""
-        yield from self.keys
-        for base in self.bases:
-            yield from base.all_keys()
+        return (key for level in self.levels() for key in level.keys)
 
     def all_groups(self) -> Iterator[Group]:
         """Own groups, then the bases'."""
-        yield from self.groups
-        for base in self.bases:
-            yield from base.all_groups()
+        return (group for level in self.levels() for group in level.groups)
 
     def rows(self, field: str) -> tuple[list[Key], list[Group]]:
         """The keys and the groups that say a field, own ones first."""
