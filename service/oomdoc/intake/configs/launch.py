@@ -60,7 +60,9 @@ _AS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "serving.gpu_memory_utilization": number,
     "serving.kv_dtype": lambda value: {"f16": "auto"}.get(str(value), str(value)),
 }
-ENVIRONMENT: Final = {name: (field, _AS.get(field, whole)) for name, field in meanings("variables").items()}
+ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    name: (field, _AS.get(field, whole)) for name, field in meanings("variables").items()
+}
 """Settings that are environment variables: the job field, and how the value is read."""
 _DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
 

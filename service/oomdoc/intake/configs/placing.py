@@ -205,8 +205,7 @@ def _beside_its_like(doc: Doc, key: str) -> str | None:
             sections += "." in shown.key
             plain += "." not in shown.key
             homes |= {entry.key.rpartition(".")[0]} if "." not in shown.key else set()
-    own = {norm(n) for row in (*doc.table.keys, *doc.table.groups) for n in row.names}
-    if (sections > plain and norm(key) not in own) or (sections and not homes):
+    if (sections > plain and norm(key) not in doc.table.own_names) or (sections and not homes):
         return None
     if not homes or "" in homes:
         return key

@@ -211,10 +211,15 @@ class Table:
         return found
 
     @cached_property
+    def own_names(self) -> frozenset[str]:
+        """Every key of its own rows."""
+        own = {n for key in self.keys for n in key.names} | {n for group in self.groups for n in group.names}
+        return frozenset(map(norm, own))
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Every key the table reads."""
-        own = {n for k in self.all_keys() for n in k.names} | {n for g in self.all_groups() for n in g.names}
-        return frozenset(norm(n) for n in own)
+        return self.own_names.union(*(base.names for base in self.bases))
 
     def keys_in(self, view: View) -> Iterator[Key]:
         """Own keys that stand in a document under one of their names, in the table's order."""
