@@ -98,7 +98,7 @@ def group_of(meter: str, s: Setting, *, met: bool = True) -> str:
         return "not met"
     if s.quant != "none":
         return "quantized"
-    if s.shards > 1:
+    if s.shards > 1 or s.tp * s.pp > 1:  # over ranks of whatever kind
         return "sharded"
     return "recognised"
 
