@@ -29,7 +29,8 @@ from oomkb.memory.intervals import (
 from oomkb.memory.job import Job
 from oomkb.memory.log_probs import log_prob_terms
 from oomkb.memory.losses import chunked_loss_bytes
-from oomkb.memory.overhead import fits_probability, meters
+from oomkb.memory.offload import loads_whole
+from oomkb.memory.overhead import fits_probability, meters, outside_bytes
 from oomkb.memory.ranks import FSDP1, GATHERED
 from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
@@ -127,9 +128,8 @@ def estimate(
     extra = extra_memory(job, s, shape, device, shapes or {})
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes, *unstated_images(job, shape)]
-    if s.sharding == "zero3" and job.extra.get("zero3_init_flag") is False:
-        # DeepSpeed ``runtime/engine.py``: what ``zero.Init`` has not cut moves to the card whole.
-        warnings.append(note("estimate.loaded-whole", weights_bytes=weight_bytes(s, shape, float(s.held_bytes))))
+    loaded = loads_whole(job, s) * weight_bytes(s, shape, float(s.held_bytes))
+    warnings += [note("estimate.loaded-whole", weights_bytes=loaded)] if loaded else []
     phases = _phases(job, s, shape, states, extra)
     beside = extra.host + _offloaded_activations(job, s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
@@ -144,6 +144,7 @@ def estimate(
         base=base,
         trainable=states.trainable,
         paged=states.paged,
+        loaded=loaded,
     )
 
 
@@ -318,12 +319,18 @@ def _finish(
     base: float,
     trainable: int,
     paged: float,
+    loaded: float = 0.0,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
     capacity = capacity_bytes_of(job, device)
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
-    found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart_of(s, shape))
+    # Blocks of weights that were loaded whole stay cached, and only what comes and goes finds room in them.
+    apart = apart_of(s, shape) + max(0.0, loaded - max(0.0, phases[peak].total_bytes - base))
+    found = meters(s, phases, base, device, capacity=capacity, paged=paged, apart=apart)
+    if loaded > phases[peak].total_bytes:
+        peak, phases = "load", {**phases, "load": Phase({"weights": loaded})}
+        found = replace(found, allocated=loaded, needed=max(found.needed, loaded * 1.01 + outside_bytes(s, device)))
     evicted = found.evicted * max(1, min(s.world, s.gpus_per_node))
     offloaded, most = host[0] + evicted, host[1] + evicted
     script = is_script(job)

@@ -28,6 +28,11 @@ def offloaded(job: Job, sharding: str) -> frozenset[str]:
     return kinds - {"param"} if sharding in _EARLY else kinds
 
 
+def loads_whole(job: Job, s: Setting) -> bool:
+    """Whether the model moves to the card before it is cut: what ``zero.Init`` has not made (``runtime/engine.py``)."""
+    return s.sharding == "zero3" and job.extra.get("zero3_init_flag") is False
+
+
 def keeps_gathered(job: Job) -> bool:
     """Whether torch's own linear layers run under stage 3: what they save for backward is the gathered weight.
 
