@@ -99,11 +99,16 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     if share is not None and "gpu_memory_utilization" not in found and not _RE["other_share"].search(turn):
         found.setdefault(context.utilization, float(share["n"]))
     asked = asked_in(turn)
+    found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}
     length = (asked.request_length or asked.length) if serves and asked.wanted == "requests" else None
     if length is not None and not found.keys() & {"seq_len", "serving.max_model_len"}:
         found["seq_len"] = length
 
 
+_AS_ASKED: Final = frozenset({"optimizer", "attention", "fused_ce", "lora.targets"})
+"""Settings in words that are read as in a question."""
+_ELSEWHERE: Final = ("adamw", "eager")
+"""Values whose words mean other settings too: what is offloaded, how a server runs."""
 _KEYED: Final = re.compile(r"(?i)\boffload_(optimizer|param)(?:eters?)?(?:[._]device)?\b")
 """DeepSpeed's sections, said as words."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
@@ -24,10 +24,15 @@ def unused_numbers(found: Diagnosis) -> Iterator[Message]:
     evidence = found.evidence
     read = [fact.value for fact in evidence.facts.values()], [signal.data for signal in evidence.signals]
     words = [getattr(asked, field.name) for field in fields(asked) if field.name != "numbers"]
-    used = set(_values((*read, found.job, evidence.versions, words)))
-    left = [one.phrase for one in asked.numbers if not _is_used(one, used)]
-    if left:
-        yield say("answer.unused", phrases=list(dict.fromkeys(left))[:_MAX_NAMED])
+    if left := unused(asked.numbers, *read, found.job, evidence.versions, words):
+        yield say("answer.unused", phrases=list(left[:_MAX_NAMED]))
+
+
+def unused(numbers: Iterable[WrittenNumber], *things: Any) -> tuple[str, ...]:
+    """The numbers that stand in none of the things, as they are written."""
+    used = set(_values(things))
+    used |= {100 * value for value in used if value < 1}  # a share, written in percent
+    return tuple(dict.fromkeys(one.phrase for one in numbers if not _is_used(one, used)))
 
 
 def _is_used(number: WrittenNumber, used: set[float]) -> bool:
