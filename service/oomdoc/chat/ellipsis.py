@@ -11,6 +11,8 @@ from oomdoc.chat.phrases import OFF_VALUES, QUANTITIES, WORDS, Quantity
 from oomdoc.chat.wording import patterns, words
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomkb.catalog import gpus
+from oomkb.memory.job import Job
+from oomkb.memory.setting import ONLINE
 
 _BY_FIELD: Final = {q.field: q for q in QUANTITIES}
 _ALIASES: Final = {
@@ -127,7 +129,7 @@ def _meant(number: float, context: Context, *, thousands: bool) -> Quantity | No
         return _BY_FIELD["gpu_memory_utilization"] if serves or context.has_rollout else None
     refused = _recent(context)[:1] if context.refused else []
     answers = [_BY_FIELD[name] for name in context.wanted if name in _BY_FIELD]
-    usual = [_BY_FIELD[name] for name in (_SERVED if serves else _TRAINED)]
+    usual = [_BY_FIELD[name] for name in (_SERVED if serves else (length_of(context.job), *_TRAINED))]
     sure = {*(q.field for q in (*refused, *answers))}
     for quantity in (*refused, *answers, *_recent(context), *usual):
         whole = number == int(number) or quantity.field == "gpu_memory_utilization"
@@ -137,6 +139,11 @@ def _meant(number: float, context: Context, *, thousands: bool) -> Quantity | No
         if quantity.field in sure or _is_near(number, quantity, context):
             return quantity
     return None
+
+
+def length_of(job: Job) -> str:
+    """What a length without a name is: of what is generated, where a run makes its own samples."""
+    return "completion_len" if job.objective in ONLINE and job.completion_len else "seq_len"
 
 
 def _is_near(number: float, quantity: Quantity, context: Context) -> bool:
@@ -150,7 +157,7 @@ def _is_near(number: float, quantity: Quantity, context: Context) -> bool:
 
 _FAR, _FAR_LENGTH, _FAR_GIB = 32, 256, 8
 """How many times a number may be the present value of a field that it is taken for; lengths move further."""
-_TRAINED: Final = ("seq_len", "micro_batch", "gpus")
+_TRAINED: Final = ("micro_batch", "gpus")
 _SERVED: Final = ("serving.max_model_len", "serving.concurrency", "gpus")
 """What a number that stands alone is about where nothing was dealt with yet."""
 

@@ -109,7 +109,7 @@ def _quantity(row: Mapping[str, Any]) -> Quantity:
     says_it = [rf"(?:{names}){_LINK}{says}"]
     if units:
         # "4 gpus 2 nodes": what stands before the unit counts, unless the name is linked to its number.
-        counted = rf"(?<![A-Za-z\d.])(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})\s?(?:{units})"
+        counted = rf"(?<![A-Za-z\d.])(?<!prompt\s)(?<!input\s)(?<!length\s)(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})\s?(?:{units})"
         says_it = [rf"(?:{names}){_FIRM_LINK}{says}", counted, *says_it]
     named = re.compile(rf"(?i)(?:{names})" + (rf"|(?:{units})" if units else ""))
     phrases = tuple(Phrase(field, re.compile(rf"(?i){p}"), convert=convert) for p in says_it)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
+from oomdoc.chat.ellipsis import PARTS, fill, length_of, relative, switched
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import (
     FIELD_NAMES,
@@ -77,7 +77,7 @@ def read_changes(turn: str, context: Context) -> Changes:
     if found:
         found = switched(turn, context) | _left_over(turn, context, found, taken) | found
     elif (target := _RE["target"].search(turn)) is not None and read_number(target["n"]) >= _SHORTEST_LISTED:
-        found["seq_len"] = int(read_number(target["n"]))
+        found[length_of(job)] = int(read_number(target["n"]))
     found = resolve(
         found or ({} if other else fill(turn, context)),
         context,
@@ -100,7 +100,10 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
         found.setdefault(context.utilization, float(share["n"]))
     asked = asked_in(turn)
     found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}
-    length = (asked.request_length or asked.length) if serves and asked.wanted == "requests" else None
+    length = None
+    if serves and asked.wanted == "requests":
+        each = _RE["thousands"].search(turn)
+        length = asked.request_length or asked.length or (int(read_number(each["n"])) if each is not None else None)
     if length is not None and not found.keys() & {"seq_len", "serving.max_model_len"}:
         found["seq_len"] = length
 
@@ -124,11 +127,11 @@ def _left_over(turn: str, context: Context, found: dict[str, Any], taken: list[t
         if not any(a < end and start < b for a, b in places):
             read |= {n: v for n, v in fill(turn[start:end], context).items() if n not in found and n not in _NAMES}
         start = stop.end() if stop is not None else end
-    if not (read.keys() | found.keys()) & {"seq_len", "serving.max_model_len"}:
+    if not (read.keys() | found.keys()) & {"seq_len", "serving.max_model_len", "completion_len"}:
         for match in _RE["length"].finditer(turn):
             number = read_number(match["n"])
             if number >= _SHORTEST_LISTED and not any(a < match.end() and match.start() < b for a, b in places):
-                read["seq_len"] = int(number)
+                read[length_of(context.job)] = int(number)
     return read
 
 

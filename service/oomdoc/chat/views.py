@@ -59,12 +59,16 @@ def sure(session: Session, priced: Priced | None, text: str) -> Reply:
 _SOLUTION: Final = re.compile(r"(?m)^(?:What to do: |What (?:would )?fits?: |做法：|放得下的做法：).+$")
 
 
+_FITS: Final = re.compile("What (?:would )?fit|放得下")
+
+
 def setting(session: Session, priced: Priced | None, text: str) -> Reply:
     """How what was dealt with last is written: what was asked about, what was changed, or what would make it fit."""
     language, job = session.language, session.job
     changes = dict(session.proposed)
     told = _SOLUTION.findall(session.described)
-    if told and not changes and session.fresh:
+    planned = priced is not None and priced.estimate.fits is False and _FITS.match(told[0] if told else "")
+    if told and not changes and session.fresh and not planned:
         return reply_of(session, priced, told, lines=True)
     if not changes and len(session.steps) > 1:
         changes = {n: v for n, v in session.steps[-1].changed.items() if v is not None}

@@ -166,3 +166,73 @@ def test_a_number_in_thousands_is_a_length_whatever_was_changed_last() -> None:
 def test_an_answer_may_count_what_was_named() -> None:
     session, _ = talk("full finetuning of Qwen/Qwen3-8B with zero3, out of memory", "4 of them, H100")
     assert (session.job.gpus, session.job.gpu) == (4, "H100")
+
+
+LORA = "LoRA fine-tuning of Qwen2.5-7B on one RTX 4090, seq 2048, batch 1, checkpointing on. Does it fit?"
+SERVED = "vLLM serving Qwen2.5-7B-Instruct on one RTX 4090, max-model-len 16384. Does it fit?"
+
+
+@pytest.mark.parametrize(
+    ("turns", "fields"),
+    [
+        # A run of another purpose is another run on the same machine, and the earlier one is gone back to.
+        (
+            (SERVED, "now fine-tune it with LoRA on the same card"),
+            {"objective": "sft", "method": "lora", "framework": None},
+        ),
+        (
+            (SERVED, "改成训练，qlora，长度 2048"),
+            {"objective": "sft", "method": "qlora", "serving.max_model_len": None},
+        ),
+        ((LORA, "把它部署出去呢"), {"objective": "inference", "method": None, "micro_batch": None}),
+        ((LORA, "训完用 vllm 部署"), {"objective": "inference", "framework": "vllm"}),
+        ((LORA, "bs 2", "deploy it with sglang", "back to the training"), {"objective": "sft", "micro_batch": 2}),
+        # An earlier variant.
+        ((LORA, "bs 4", "no, keep the first one"), {"micro_batch": 1}),
+        ((LORA, "bs 4", "还是用原来的"), {"micro_batch": 1}),
+        ((LORA, "would bs 8 work?", "no, keep the first one"), {"micro_batch": 1}),
+        # A correction.
+        ((LORA, "not a 4090, an L4"), {"gpu": "L4"}),
+        ((LORA, "not 7B but 14B"), {"model": "Qwen2.5-14B"}),
+        # A number that stands alone is for what it may be the next value of.
+        ((LORA, "host ram is 64 GB", "8192?"), {"seq_len": 8192, "host_gib": 64.0}),
+        ((LORA, "4 then"), {"micro_batch": 4}),
+        ((LORA, "how large can the batch be?", "4 then, and give me the config"), {"micro_batch": 4}),
+        ((LORA, "bs 4", "ok stick with 2, and 4096"), {"micro_batch": 2, "seq_len": 4096}),
+        # What others leave of the card, a share without its name, host memory.
+        ((SERVED, "a colleague uses 10 GB of the card"), {"serving.gpu_memory_utilization": 0.57}),
+        ((LORA, "同事占了 10G"), {"capacity_gib": 13.65}),
+        ((SERVED, "设0.75能开多长上下文"), {"serving.gpu_memory_utilization": 0.75}),
+        ((LORA, "1.5TB per node"), {"host_gib": 1536.0}),
+        ((LORA, "it gets killed when saving the checkpoint"), {"grad_ckpt": True}),
+    ],
+)
+def test_what_the_job_is_after_the_last_turn(turns: tuple[str, ...], fields: dict[str, Any]) -> None:
+    session, _ = talk(*turns)
+    assert {name: session.job.get(name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("turns", "said", "unsaid"),
+    [
+        (
+            (
+                FULL := "Full fine-tuning of Llama-3.1-8B on 2 A100 80GB with zero2, seq 8192, batch 1. Will it fit?",
+                "no offloading",
+                "what else?",
+            ),
+            "paged_adamw_8bit",
+            "offload_optimizer",
+        ),
+        ((FULL, "长度不能动"), "记下了", "max_length: 8192 →"),
+        ((FULL, "why?"), "The peak is in", "LoRA saves"),
+        ((FULL, "how do I set that?"), "optim: paged_adamw_8bit", "I only know"),
+        ((LORA, "still OOM, now at eval"), "evaluation", "I only know"),
+        ((LORA, "works, 19.5 GB used"), "they agree", "I only know"),
+        ((LORA, "what's the weather in Paris?"), "I only know", "needs about"),
+    ],
+)
+def test_what_the_last_answer_says(turns: tuple[str, ...], said: str, unsaid: str) -> None:
+    _, answers = talk(*turns)
+    assert said in answers[-1]
+    assert unsaid not in answers[-1]
