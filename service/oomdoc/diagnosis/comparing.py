@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import FITS, Side, beyond_share, host_is_short, needed_of
+from oomdoc.diagnosis.forms import FITS, Side, beyond_share, host_is_short, needed_of, verdict_on
 from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
 from oomdoc.intake.asked import Asked
 from oomdoc.intake.wanted import Wanted
@@ -51,12 +51,7 @@ class Plain:
     @property
     def answer(self) -> str:
         """``fits tight does-not-fit``, ``unknown`` without a card."""
-        probability = self.estimate.fits_probability
-        if host_is_short(self.job, self.estimate):
-            return "does-not-fit"
-        if probability is None:
-            return "unknown"
-        return "fits" if probability >= FITS else "tight" if probability > 1 - FITS else "does-not-fit"
+        return "does-not-fit" if host_is_short(self.job, self.estimate) else verdict_on(self.estimate)
 
 
 def comparison(about: Plain) -> Iterator[Message]:
@@ -157,7 +152,7 @@ def _verdict(side: Side) -> Message:
         key, sizes = beyond
         values |= sizes
     else:
-        key = "tight" if (estimate.fits_probability or 0.0) > 1 - FITS else "not"
+        key = "tight" if verdict_on(estimate) == "tight" else "not"
     return say(f"answer.side-{key}", name=names_of(side.asked), **values)
 
 

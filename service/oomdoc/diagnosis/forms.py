@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from oomdoc.intake.alternatives import combined
 from oomdoc.intake.asked import Asked
@@ -145,6 +145,17 @@ def pinned_most(estimate: Estimate) -> float | None:
 def job_fits(job: Job, estimate: Estimate) -> bool | None:
     """Whether the card holds what it must, and the machine what is offloaded; ``None`` where no card is known."""
     return False if host_is_short(job, estimate) else estimate.fits
+
+
+def verdict_on(estimate: Estimate) -> Literal["fits", "tight", "does-not-fit", "unknown"]:
+    """Whether a run fits its card: only just where less is needed than the card holds, but not by enough to count on."""
+    probability, capacity = estimate.fits_probability, estimate.capacity_bytes
+    if probability is None:
+        return "unknown"
+    if probability >= FITS:
+        return "fits"
+    within = capacity is not None and needed_of(estimate) <= capacity
+    return "tight" if within or probability > 1 - FITS else "does-not-fit"
 
 
 def fits_of(estimate: Estimate) -> bool | None:

@@ -103,6 +103,9 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     asked = asked_of(evidence)
     careful = careful_job(evidence, job)
     job = _split_as_stated(spelled_out(job, evidence))
+    name = job.model if isinstance(job.model, str) else ""
+    if name.isalpha() and job.params_b is None and models.find(name) is None:
+        job = job.with_fields({"model": None})  # a family, of which the question leaves the size open
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis.forms import FITS, host_is_short
+from oomdoc.diagnosis.forms import FITS, host_is_short, verdict_on
 from oomdoc.diagnosis.planned import asks_why_held, counted, put_off, wants_figure
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
@@ -84,9 +84,7 @@ def outlook_of(view: View) -> Outlook | None:
         return Outlook("unknown")
     if view.estimate is not None and host_is_short(view.job, view.estimate):
         return Outlook("does-not-fit", min(probability, 1 - FITS))
-    if probability >= FITS:
-        return Outlook("fits", probability)
-    return Outlook("tight" if probability > 1 - FITS else "does-not-fit", probability)
+    return Outlook(verdict_on(view.estimate) if view.estimate is not None else "unknown", probability)
 
 
 def other_failure_of(outcome: Outcome | None) -> OtherFailure | None:

@@ -237,12 +237,26 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
         for held in _RE["size"].finditer(text):
             if _RE["not_measured"].search(text, max(0, held.start() - 16), held.start()):
                 continue
-            found = _nearest(text, at, held.span())
+            found = _nearest(text, at, held.span()) if _is_measured(text, held.span()) else None
             if found is None:
                 continue
             data = {"field": "micro_batch" if found["xb"] else "seq_len", "value": _count(found["n"])}
             shown = {"shown_bytes": round(float(held["n"]) * _GIB), "measured": True}
             yield Signal("worked-at", line.span(held.start() + 1), MappingProxyType({**data, **shown}))
+
+
+def _is_measured(text: str, place: tuple[int, int]) -> bool:
+    """Whether the clause of a size says that it was measured, or is one of a list of which that is said before."""
+    joints = [found.span() for found in _RE["joint"].finditer(text)]
+    start = max((end for _, end in joints if end <= place[0]), default=0)
+    stop = min((begin for begin, _ in joints if begin >= place[1]), default=len(text))
+    clause = text[start:stop]
+    listed = len(clause.strip()) <= _LISTED_CHARACTERS and _SIZED.search(clause) is not None
+    return listed or _MEASURED.search(clause) is not None
+
+
+_LISTED_CHARACTERS: Final = 32
+"""Of a clause that holds a figure and its batch or length, and nothing else."""
 
 
 def _nearest(text: str, sized: Sequence[re.Match[str]], place: tuple[int, int]) -> re.Match[str] | None:
