@@ -150,7 +150,7 @@ def _without_failure(
         matches=look.chosen({}, _MATCHES) if look is not None and not explained else (),
         questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(w for w in warnings if not (explained and w.key == _NO_PRICE)),
-        topics=topics if explained else () if sides else beside(topics, view.evidence),
+        topics=topics if explained else beside(topics, view.evidence),
         explained=explained,
     )
     if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):

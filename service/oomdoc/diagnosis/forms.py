@@ -154,7 +154,8 @@ def verdict_on(estimate: Estimate) -> Literal["fits", "tight", "does-not-fit", "
         return "unknown"
     if probability >= FITS:
         return "fits"
-    within = capacity is not None and needed_of(estimate) <= capacity
+    # An engine has a share of the card, whatever the card holds.
+    within = capacity is not None and estimate.served is None and needed_of(estimate) <= capacity
     return "tight" if within or probability > 1 - FITS else "does-not-fit"
 
 
