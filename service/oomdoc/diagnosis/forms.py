@@ -148,7 +148,7 @@ def job_fits(job: Job, estimate: Estimate) -> bool | None:
 
 
 def verdict_on(estimate: Estimate) -> Literal["fits", "tight", "does-not-fit", "unknown"]:
-    """Whether a run fits its card: only just where less is needed than the card holds, but not by enough to count on."""
+    """Whether a run fits its card: only just where less is needed than there is, but not by enough to count on."""
     probability, capacity = estimate.fits_probability, estimate.capacity_bytes
     if probability is None:
         return "unknown"
