@@ -273,10 +273,19 @@ _SIXTEEN: Final = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9
 
 
 def named_quant(job: Job) -> str | None:
-    """How the checkpoint that is served stores its weights, as its name says (``Qwen3-32B-AWQ``)."""
-    name = job.model[-200:] if isinstance(job.model, str) and job.objective == "inference" else ""
-    mix = _MIX.search(name)
-    return mix[1].lower() if mix and mix[1].lower() in GGUF_BYTES else quant_hint(name) if name else None
+    """How the checkpoint stores its weights, as its name says (``Qwen3-32B-AWQ``).
+
+    Whatever is served; of what is trained, forms that adapters are put on.
+    """
+    name, served = job.model[-200:] if isinstance(job.model, str) else "", job.objective == "inference"
+    if not name or not (served or job.method in (None, "lora", "qlora")):
+        return None
+    if served and (mix := _MIX.search(name)) and mix[1].lower() in GGUF_BYTES:
+        return mix[1].lower()
+    return hint if (hint := quant_hint(name)) in _UNDER_ADAPTERS or served else None
+
+
+_UNDER_ADAPTERS: Final = ("nf4", "int8", "gptq-int4", "gptq-int8", "awq-int4")
 
 
 def stored(job: Job) -> str | None:
