@@ -50,10 +50,10 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
         elif last in _COMMAND_KEYS and isinstance(entry.value, str) and " " in entry.value:
             out += _command_text(text, *entry.value_span, image, known)
         elif last in _ENV_KEYS and entry.items:
-            env += [e for e in map(_env_item, entry.items) if e is not None]
+            env += [e for item in entry.items if (e := _env_item(text, item)) is not None]
         elif entry.value is not None and last.isupper() and _ENV_PATH.search(f".{entry.key}"):
-            env.append(_env(last, entry, entry.key_span))
-    env += _name_value(entries)
+            env.append(_env(text, last, entry, entry.key_span))
+    env += _name_value(text, entries)
     for block in blocks:
         if block.key.rsplit(".", 1)[-1].rstrip("[]") in _COMMAND_KEYS:
             out += _command_text(text, block.start, block.end, image, known, folded=block.folded)
@@ -191,13 +191,12 @@ def modelfile(text: str, start: int, end: int) -> Fragment:
     return Fragment(form="yaml", start=start, end=end, entries=entries, programs=("modelfile",))
 
 
-def _env_item(item: Entry) -> Entry | None:
-    name, sign, value = str(item.value).partition("=")
+def _env_item(text: str, item: Entry) -> Entry | None:
+    name, sign, _ = str(item.value).partition("=")
     if not sign or not name.replace("_", "").isalnum():
         return None
     low, high = _inside(item)
-    at = low + len(name) + 1
-    return Entry(key=name, value=value, key_span=(low, low + len(name)), value_span=(at, high), style="env")
+    return _variable(name, _word(text, low + len(name) + 1, high), (low, low + len(name)))
 
 
 def _inside(entry: Entry) -> tuple[int, int]:
@@ -206,13 +205,23 @@ def _inside(entry: Entry) -> tuple[int, int]:
     return (low + 1, high - 1) if entry.quote else (low, high)
 
 
-def _env(name: str, entry: Entry, key_span: tuple[int, int]) -> Entry:
-    return replace(
-        entry, key=name, value=str(entry.value), key_span=key_span, value_span=_inside(entry), style="env", items=()
+def _env(text: str, name: str, entry: Entry, key_span: tuple[int, int]) -> Entry:
+    return _variable(name, _word(text, *_inside(entry)), key_span, entry.quote)
+
+
+def _variable(name: str, word: Word, key_span: tuple[int, int], quote: str = "") -> Entry:
+    return Entry(
+        key=name,
+        value=word.text,
+        key_span=key_span,
+        value_span=word.value_span,
+        style="env",
+        quote=quote,
+        shared=word.shared,
     )
 
 
-def _name_value(entries: Iterable[Entry]) -> list[Entry]:
+def _name_value(text: str, entries: Iterable[Entry]) -> list[Entry]:
     """Kubernetes' ``- name: X`` / ``value: Y``."""
     out: list[Entry] = []
     name: Entry | None = None
@@ -220,6 +229,6 @@ def _name_value(entries: Iterable[Entry]) -> list[Entry]:
         if entry.key.endswith("env[].name"):
             name = entry
         elif entry.key.endswith("env[].value") and name is not None:
-            out.append(_env(str(name.value), entry, name.value_span))
+            out.append(_env(text, str(name.value), entry, name.value_span))
             name = None
     return out
