@@ -200,7 +200,9 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
         levels = doc.table.levels() if doc.table is not None else ()
         for keys in (keys for level in levels for keys in level.products):
             about = [name for name in wanted if not _keys(doc, name).isdisjoint(keys)]
-            if about and _proportion(was, keys) != (now := _proportion(doc, keys)) and now is not None:
+            completed = all(key in doc.view() for key in keys) and not all(key in was.view() for key in keys)
+            now = _proportion(doc, keys)
+            if about and (completed if now is None else _proportion(was, keys) != now):
                 bad.update(dict.fromkeys(about, f"needs {keys[0]}=*"))
     ranks, needed = _ranks(after.values), _split_over(after.values)
     if ranks and needed > ranks and _split_over(before.values) <= (_ranks(before.values) or needed):

@@ -149,6 +149,13 @@ def lines_lost(before, after):
             1,
         ),
         (
+            "compose.yml",
+            "services:\n  a:\n    image: own/vllm\n    environment:\n      - MAX_MODEL_LEN=${LEN:-4096}\n",
+            {"serving.max_model_len": 8192},
+            ["      - MAX_MODEL_LEN=${LEN:-8192}"],
+            1,
+        ),
+        (
             "task.yml",
             "type: task\ncommands:\n  - pip install trl\n  - python train.py\n    --model_name_or_path a/b-7b\n    --per_device_train_batch_size 8\n    --gradient_checkpointing True\n",
             {"micro_batch": 4, "grad_ckpt": False},
@@ -523,6 +530,11 @@ def test_a_line_of_its_own_is_one(text):
             "x.py",
             "from trlx.data.configs import TrainConfig, TRLConfig\nc = TRLConfig(train=TrainConfig(seq_length=9, batch_size=2), method=PPOConfig(num_rollouts=8))\n",
             {"micro_batch": 1},
+        ),
+        (
+            "ds.json",
+            '{\n  "train_batch_size": "$BS",\n  "gradient_accumulation_steps": 1,\n  "zero_optimization": {"stage": 3}\n}\n',
+            {"micro_batch": 3},
         ),
         (
             "two.sh",
