@@ -242,7 +242,8 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
     if not text[start].isupper():
         return bool(w.RE["sold_by"].search(before))
     near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))
-    return near or listed or (introduced and start > 0 and not before.endswith("\n"))
+    begins = start == 0 and w.RE["works"].match(text, end) is not None
+    return near or listed or begins or (introduced and start > 0 and not before.endswith("\n"))
 
 
 def in_list(text: str, start: int, end: int) -> bool:

@@ -55,6 +55,7 @@ _TERMS: Final = {
     "weights": ("weights",),
 }
 """Terms of the memory table, under the words of questions; the first gives the name."""
+_NO_IMAGES: Final = "estimate.images-not-counted"
 _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
 _MIN_PART: Final = 0.04
@@ -86,7 +87,8 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)
     own = by_own_figures(about, view.evidence)
-    return (*servers(view, asked), *own, first, *uneven_heads(view), *after, *unused_numbers(found))
+    uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
+    return (*servers(view, asked), *own, first, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
 
 
 def _refused(found: Diagnosis) -> Message | str | None:

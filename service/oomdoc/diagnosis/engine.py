@@ -16,6 +16,7 @@ from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
+from oomdoc.diagnosis.own_figures import sees_figures
 from oomdoc.diagnosis.planned import (
     Choice,
     careful_job,
@@ -185,9 +186,7 @@ def _worked_out(
     job = _job(evidence, warnings)
     inference: Inference | None = None
     planned = is_planned(evidence)
-    running = planned and any(
-        s.name == "in-use" or s.data.get("measured") for s in evidence.find("in-use", "worked-at")
-    )
+    running = planned and sees_figures(evidence)
     careful = planned and careful_job(evidence, job)
     if planned:
         job = planned_run(evidence, job).job

@@ -13,6 +13,7 @@ from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.evidence import Evidence
+from oomdoc.intake.asked import asked_of
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
@@ -51,6 +52,12 @@ class Calibration:
         return self.offset_bytes + self.slope * estimated_bytes
 
 
+def sees_figures(evidence: Evidence) -> bool:
+    """Whether a person tells what the run that is asked about holds: at a size, or as it is where no other is asked."""
+    sized = any(s.data.get("measured") for s in evidence.find("worked-at"))
+    return sized or (asked_of(evidence).target_length is None and next(evidence.find("in-use"), None) is not None)
+
+
 def calibration(evidence: Evidence, job: Job, *, careful: bool) -> Calibration | None:
     """The line through the figures of the input; ``None`` without any, or where the run cannot be priced."""
     told = [
@@ -58,7 +65,8 @@ def calibration(evidence: Evidence, job: Job, *, careful: bool) -> Calibration |
         for s in evidence.find("worked-at")
         if s.data.get("measured")
     ]
-    told = told or [("", 0, s.data["shown_bytes"]) for s in evidence.find("in-use")]
+    if not told and sees_figures(evidence):
+        told = [("", 0, s.data["shown_bytes"]) for s in evidence.find("in-use")]
     points = []
     for field, value, seen in told:
         priced = price_form(job, {field: value} if field else {}, careful=careful)
