@@ -53,7 +53,6 @@ PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 WITHOUT_LOGITS: Final = frozenset({"rm", "embedding"})  # the head makes a number or a vector
 PREFERRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "distill"})
 ONLINE: Final = frozenset({"grpo", "ppo"})
-_NEUTRAL: Final = "not stated; the most common choice was taken"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,10 +192,11 @@ class Setting:
 
     @property
     def shards(self) -> int:
-        """How many ranks share what is sharded over data parallelism."""
+        """Ranks that share what is sharded, those that split a sequence too (DeepSpeed ``seq_data_parallel_group``)."""
         if self.sharding in ("none", "ddp", "device-map", "data-parallel"):
             return 1
         ranks = self.dp * self.cp  # a hybrid shards inside a machine and replicates over machines
+        ranks *= self.sp if ranks * self.sp * self.tp * self.pp == self.world else 1
         return min(ranks, self.gpus_per_node) if self.sharding == "hsdp" else ranks
 
 
@@ -207,7 +207,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     """
     filled = dict(job.assumed)
 
-    def pick(name: str, value: Any, default: Any, why: str = _NEUTRAL) -> Any:
+    def pick(name: str, value: Any, default: Any, why: str = "not stated; the most common choice was taken") -> Any:
         if value is not None:
             return value
         filled.setdefault(name, Assumption(default, why))
@@ -249,7 +249,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     batch = samples * doubled if not job.micro_tokens else max(1.0, job.micro_tokens * cp * sp / seq)
     loose = objective not in ONLINE and is_loose(job)
     batch = typical_rows(batch) if loose else batch
-    samples = samples if not job.micro_tokens else max(1, int(batch / doubled))
+    samples = max(1, int(batch / doubled)) if job.micro_tokens else samples
     megatron = _is_megatron(job, sharding)
     attention = pick("attention", job.attention, "eager" if shape.family.eager else "sdpa")
     if megatron and job.grad_ckpt == "selective" and attention == "eager":

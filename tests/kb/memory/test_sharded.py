@@ -8,6 +8,7 @@ import pytest
 
 from oomkb.memory.job import Job
 from oomkb.memory.model import estimate
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
@@ -145,3 +146,13 @@ def test_saving_gathers_one_unit_at_a_time():
     assert 0 < said.phases["save"].terms_bytes["gathered weights"] < 0.1 * shape.params * 2
     assert said.phases["save"].total_bytes < said.phases["backward"].total_bytes
     assert kept < said.phases["backward"].total_bytes
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shards"),
+    [({"dp": 2, "sp": 4}, 8), ({"sp": 4}, 8), ({"dp": 8}, 8), ({"dp": 2, "tp": 4, "sp": True}, 2)],
+)
+def test_ranks_that_split_a_sequence_share_the_states(sizes, shards):
+    """Two replicas of four ranks each hold an eighth (DeepSpeed ``engine.py``); tensor parallelism splits by itself."""
+    job = {"params_b": 7, "sharding": "zero2", "world": 8, "gpus": 8, "seq_len": 4096, **sizes}
+    assert resolve_setting(Job.from_document(job), ModelShape.from_params_b(7)).shards == shards
