@@ -32,13 +32,15 @@ def turned(turn: str, found: Mapping[str, Any], context: Context) -> dict[str, A
         return {}
     said, serves = found.get("objective"), job.objective == "inference"
     if serves:
-        told = asked.trains and (found.get("method") in _TRAINED or _RE["train"].search(turn))
+        told = _RE["train"].search(turn) or (asked.trains and found.get("method") in _TRAINED)
         trains = said not in (None, "inference") or (said is None and told)
         if not trains or _RE["beside"].search(turn):
             return {}
         aim = said or ("pretrain" if asked.scratch else "sft")
     else:
         engine = None if context.has_rollout else asked.engine
+        said = None if _RE["for_a_run"].search(turn) else said
+        engine = engine if said or not _RE["for_a_run"].search(turn) else None
         if said not in (None, "inference") or not (said or engine) or "method" in found or _RE["train"].search(turn):
             return {}
         aim = "inference"

@@ -71,6 +71,8 @@ def read_changes(turn: str, context: Context) -> Changes:
     if other := turned(spelled_turn, found, context):
         context = replace(context, job=job.with_fields(other))
         job = context.job
+    elif job.objective == "inference":
+        found.pop("method", None)  # adapters of a server are no way to train
     _framework(turn, job, found)
     _model(turn, job, found)
     _listed(turn, found)
@@ -91,6 +93,8 @@ def read_changes(turn: str, context: Context) -> Changes:
 
 def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
+    if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
+        found |= {"nodes": int(square["n"]), "gpus": int(square["m"])}
     host = host_in(turn)
     if host is not None:
         found.setdefault("host_gib", host)
