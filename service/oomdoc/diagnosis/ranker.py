@@ -35,7 +35,7 @@ _LEAST_REASON: Final = 0.2
 _LITTLE_SUPPORT: Final = 1.0
 """Log-odds for a cause by what was read or computed, below which its wording alone names it."""
 _MAX_BY_WORDING: Final = 0.79
-"""How often such a first cause is right where 80 % and more is said: of 237 texts of repositories that the fit had not
+"""How often such a first cause is right where 80 % and more is said: of 270 texts of repositories that the fit had not
 seen (``bench/words_alone.py``)."""
 _LEAST_PROBABILITY: Final = 0.005
 _FEWEST_SHOWN: Final = 3
