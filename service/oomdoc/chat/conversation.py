@@ -27,7 +27,8 @@ from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
-from oomdoc.diagnosis.planned import LOCAL, careful_job
+from oomdoc.diagnosis.forms import BASE
+from oomdoc.diagnosis.planned import LOCAL, careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Source
 from oomdoc.intake import read
@@ -254,11 +255,13 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
 
 
 def _stated(diagnosis: Diagnosis) -> Job:
-    """The job without what was chosen for a question: that is chosen anew for the next one. A server is spread over
-    its cards, where none are compared.
+    """The job without what was chosen for a question: that is chosen anew for the next one. What the words imply stays,
+    and the number of cards that was worked out. A server is spread over its cards, where none are compared.
     """
     job = diagnosis.job
-    job = job.with_fields({n: job.objective if n == "objective" else None for n in job.assumed}) if job.assumed else job
+    kept = {"objective", *(("gpus", "tp", "sharding") if counted(job) and not diagnosis.sides else ())}
+    kept |= {name for name, assumption in job.assumed.items() if assumption.why == BASE}
+    job = job.with_fields({n: job.get(n) if n in kept else None for n in job.assumed}) if job.assumed else job
     spread = following({"gpus": job.gpus}, job) if job.gpus and not diagnosis.sides else {}
     return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job
 

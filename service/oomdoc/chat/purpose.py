@@ -9,6 +9,7 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.session import flat
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
+from oomkb.frameworks import PLAIN
 from oomkb.memory.job import Job
 
 _RE: Final = patterns("purpose")
@@ -38,7 +39,7 @@ def turned(turn: str, found: Mapping[str, Any], context: Context) -> dict[str, A
             return {}
         aim = said or ("pretrain" if asked.scratch else "sft")
     else:
-        engine = None if context.has_rollout else asked.engine
+        engine = None if context.has_rollout or asked.engine == PLAIN else asked.engine
         said = None if _RE["for_a_run"].search(turn) else said
         engine = engine if said or not _RE["for_a_run"].search(turn) else None
         if said not in (None, "inference") or not (said or engine) or "method" in found or _RE["train"].search(turn):
