@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc
+from oomdoc.intake.configs.document import clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.frameworks import ENGINES, LAUNCHERS
@@ -66,6 +67,8 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
     owner = doc.table
     if owner is None:
         return None
+    if "." in name and any(f".{clean_key(e.key)}".endswith(f".{name}") for e in doc.entries):
+        return None  # it stands under the field's own name (``lora.r``), where this framework does not look for it
     second = [
         base
         for base in owner.bases[1:]

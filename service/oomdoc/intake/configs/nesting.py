@@ -187,6 +187,7 @@ def modelfile(text: str, start: int, end: int) -> Fragment:
             style="pair",
         )
         for match in _PARAMETER.finditer(text, start, end)
+        if not (match["from"] and "mmproj" in match["value"])  # a vision projector beside the model
     )
     return Fragment(form="yaml", start=start, end=end, entries=entries, programs=("modelfile",))
 

@@ -56,7 +56,7 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if value is None:
         return found is None
     if found is None:
-        by_absence = is_off(value) or name == "serving.cuda_graphs"
+        by_absence = (is_off(value) and name != "micro_batch") or name == "serving.cuda_graphs"
         return name == "model" or (by_absence and same(_by_default(said, name), value))
     if name == "sp" and value is True:
         return bool(found == said.get("tp") and found > 1)  # within the group of tensor parallelism

@@ -537,6 +537,11 @@ def test_a_line_of_its_own_is_one(text):
             {"micro_batch": 3},
         ),
         (
+            "nested.yaml",
+            "grpo:\n  per_device_train_batch_size: 6\n  num_generations: 6\n  max_completion_length: 9\n  use_vllm: true\nlora:\n  r: 16\n",
+            {"lora.r": 8},
+        ),
+        (
             "two.sh",
             'A="0,1"\nB="2,3"\nCUDA_VISIBLE_DEVICES="$A" vllm serve a/b-7b &\nCUDA_VISIBLE_DEVICES="$B" torchrun train.py --model_name_or_path a/b-7b\n',
             {"gpus": 3},
