@@ -17,7 +17,17 @@ from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.observed import observed, shown_bytes
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import about, asks, asks_plainly, asks_why, refers, still_fails, suggests, topic_of
+from oomdoc.chat.questions import (
+    about,
+    asks,
+    asks_of_change,
+    asks_plainly,
+    asks_why,
+    refers,
+    still_fails,
+    suggests,
+    topic_of,
+)
 from oomdoc.chat.reading import held_fields, holds_it
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.undoing import takes_back, target_of
@@ -149,7 +159,8 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         said = word("chat.held", session.language, names=fresh)
         reply = replace(reply, answer=joined([said, *reply.answer.split("\n")]))
     view = topic_of(text)
-    if turn.kind == "change" and not turn.refused and view in ("config", "diff", "setting"):
+    beside_it = ("config", "diff", "setting", *(("pick",) if turn.kind == "change" else ()))
+    if turn.changes and turn.kind in ("change", "ask") and view in beside_it:
         shown = TOPICS["config" if view == "setting" else view](
             session, price_of(session.job, session.language)[0], text
         )
@@ -159,7 +170,9 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
         found = concept_asked(text, session.job) or beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
-        topics = answers.of_topics(found, session.language) or (_moved(session) if why and not turn.changes else [])
+        topics = answers.of_topics(found, session.language) or (
+            _moved(session, text) if why and not turn.changes else []
+        )
         first = (why or concept_asked(text, session.job)) and not answers.names_part(text)
         reply = replace(reply, answer=joined([*topics, own] if first else [own, *topics]))
     return session, reply
@@ -196,10 +209,11 @@ def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, cont
     return replace(reply, answer=joined([first, *said, *rest] if turn.changes else [*said, first, *rest]))
 
 
-def _moved(session: Session) -> list[str]:
-    """What the last change moved, where it is asked why and no topic answers."""
-    if len(session.steps) < 2:
-        return []
+def _moved(session: Session, text: str) -> list[str]:
+    """What the last change moved, where it is asked why it did and no topic answers; else what holds the memory."""
+    if len(session.steps) < 2 or not asks_of_change(text):
+        priced, _ = price_of(session.job, session.language)
+        return parts.owner(priced.estimate, session.language) if priced is not None else []
     before, after = session.steps[-2:]
     (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
     if old is None or new is None:

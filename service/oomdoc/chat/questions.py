@@ -45,6 +45,11 @@ def refers(turn: str) -> bool:
     return bool(_RE["refers"].search(turn))
 
 
+def asks_of_change(turn: str) -> bool:
+    """Whether a reason is asked for what went up, down or stayed."""
+    return bool(_RE["of_change"].search(turn))
+
+
 def asks_plainly(turn: str) -> bool:
     """Whether a turn asks for the reason and names nothing: "why?", "为什么呢"."""
     return bool(_RE["why_alone"].fullmatch(turn.strip()))
