@@ -10,10 +10,13 @@ from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.intake.asked import WrittenNumber
 from oomdoc.intake.numbers import numbers_in
 from oomdoc.messages import Message, say
+from oomkb.units import GIB
 
 _MAX_NAMED: Final = 4
 _MAX_DEPTH: Final = 8
 _TOLERANCE: Final = 1e-3
+_FROM_BYTES: Final = 1 << 27
+"""What signals hold from so much on are bytes, which people write in GiB."""
 
 
 def unused_numbers(found: Diagnosis) -> Iterator[Message]:
@@ -32,6 +35,7 @@ def unused(numbers: Iterable[WrittenNumber], *things: Any) -> tuple[str, ...]:
     """The numbers that stand in none of the things, as they are written."""
     used = set(_values(things))
     used |= {100 * value for value in used if value < 1}  # a share, written in percent
+    used |= {value / GIB for value in used if value >= _FROM_BYTES}
     return tuple(dict.fromkeys(one.phrase for one in numbers if not _is_used(one, used)))
 
 
