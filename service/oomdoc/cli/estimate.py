@@ -41,7 +41,6 @@ def estimate(
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
     chart: Annotated[Path | None, typer.Option(help="Write a stacked chart here (.svg or .png).")] = None,
-    allocator: Annotated[bool, typer.Option("--allocator", hidden=True, help="No longer there.")] = False,
 ) -> None:
     """Say what each GPU holds, phase by phase and term by term.
 
@@ -77,8 +76,7 @@ def estimate(
     if format_ is Format.json:
         print_json(_with_framework(report.document(language=language), evidence, language))
         return
-    gone = [word("estimate.no-replay", language)] if allocator else []
-    for warning in [*gone, *_warnings(evidence, language)]:
+    for warning in _warnings(evidence, language):
         show("! " + warning)
     show(report.text(language=language, width=terminal_width(), colour=coloured()))
 
