@@ -62,7 +62,6 @@ def estimate(
             "no job is given", where="oomdoc estimate", hint="name a file, or --set model=... --set seq_len=..."
         )
     from oomdoc.library import estimate as run
-    from oomdoc.report.words import word
     from oomkb.pricing import check_device
 
     stated, evidence = _job_of(job)
