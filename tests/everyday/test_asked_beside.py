@@ -37,6 +37,20 @@ def test_a_question_beside_a_failure_is_of_another_run(words: str) -> None:
     assert "GiB" in answer
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "8 卡 A100 80G 一台,vllm 部署 Qwen3-32B,BF16 能放下吗?放不下的话最少怎么配?",
+        "Does Qwen3-32B in bf16 fit 2 A100 80GB with vLLM? If it runs out of memory, what is the least I need?",
+    ],
+)
+def test_a_failure_that_is_only_feared_takes_nothing_from_the_question(words: str) -> None:
+    document = oomdoc.diagnose(words, plans=False).document()
+    assert document["verdict"] == "no-failure"
+    assert document["answers"] == []
+    assert "A100" in document["job"]["gpu"]
+
+
 def test_a_question_why_it_failed_is_of_the_run_itself() -> None:
     document = oomdoc.diagnose(FAILED + "Why, and what should I change?", plans=False).document()
     assert document["answers"] == []

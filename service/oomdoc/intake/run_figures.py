@@ -267,12 +267,17 @@ def _nearest(text: str, sized: Sequence[re.Match[str]], place: tuple[int, int]) 
         return text[first[1] : second[0]]
 
     near = [found for found in sized if len(between(found)) <= _NEAR and _RE["joint"].search(between(found)) is None]
+    batches = [found for found in sized if found["xb"]]
+    if near and len(batches) == 1 and len(sized) > 1 and len(text) <= _LINE_OF_TABLE:
+        return batches[0]  # "mbs 2, seq 4096 -> 31.4 GiB": one line for each batch
     if near:
         return min(near, key=lambda found: len(between(found)))
     alone = [found for found in sized if found["xb"] and _RE["end"].search(between(found)) is None]
     return alone[0] if len(alone) == 1 else None
 
 
+_LINE_OF_TABLE: Final = 80
+"""Characters of a line that gives one run's sizes and its figure, and nothing else."""
 _MAX_MEASURED: Final = 8
 """Lines on which figures at a batch or a length are looked for."""
 _NEAR: Final = 36

@@ -23,7 +23,9 @@ _CHARACTERS: Final = 6_000
 
 def failed(evidence: Evidence) -> bool:
     """Whether the input tells of a run that failed for memory."""
-    return evidence.root is not None or (evidence.outcome is not None and evidence.outcome.kind in _FAILED)
+    if evidence.outcome is not None:
+        return evidence.outcome.kind in _FAILED
+    return evidence.root is not None
 
 
 def suppositions_in(prose: str) -> tuple[str, ...]:
