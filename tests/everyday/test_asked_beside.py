@@ -104,3 +104,23 @@ def test_a_question_needs_neither_mark_nor_verb(words: str, first: str) -> None:
 def test_ppo_holds_four_models() -> None:
     said = _text("How many GiB per GPU does PPO of Llama-3.1-8B take, full, ZeRO-3, on 8 A100-80G?")
     assert "critic model" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("为什么加载 Llama-3.1-8B 显存占用 31G？A100 40G", "fp32"),
+        ("Why does vLLM with Qwen2.5-7B use 72 GB on my A100 80GB?", "No leak: the engine takes"),
+    ],
+)
+def test_what_a_loaded_model_holds_is_weights_in_fp32_or_an_engines_share(words: str, said: str) -> None:
+    assert said in _text(words)
+
+
+def test_requests_that_wait_are_counted_against_the_printed_cache() -> None:
+    log = (
+        "INFO gpu_executor.py:80] Maximum concurrency for 8192 tokens per request: 3.60x\n"
+        "WARNING scheduler.py:1555] Sequence group 7 is preempted by PreemptionMode.RECOMPUTE mode because there is not "
+        "enough KV cache space.\n\nLlama-3.1-8B on an L4 with vLLM. We need about 40 users at once, ~3k tokens each."
+    )
+    assert "9 requests of 3,072. 40 of them need 122,880" in _text(log)

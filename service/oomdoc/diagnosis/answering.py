@@ -20,10 +20,10 @@ from oomdoc.diagnosis.planned import (
 )
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
-from oomdoc.diagnosis.serving_answers import cache_alone, held_by_engine, reserved, room, servers
+from oomdoc.diagnosis.serving_answers import cache_alone, held_by_engine, put_off_requests, reserved, room, servers
 from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
-from oomdoc.intake.asked import Asked
+from oomdoc.intake.asked import Asked, asked_of
 from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
@@ -65,7 +65,7 @@ _MIN_PART: Final = 0.04
 def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """The sentences on a question; none where nothing is asked."""
     if put_off(view.evidence):
-        return (say("answer.put-off"),)
+        return tuple(put_off_requests(view, asked_of(view.evidence)))
     if asks_why_held(view.evidence, found.job):
         held = tuple(held_by_engine(view))  # what was printed comes before what is computed
         if held or found.outlook is None:

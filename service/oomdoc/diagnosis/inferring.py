@@ -88,7 +88,9 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
     if seen is None or seen.phase == "eval":  # what an evaluation holds is no training step's
         return Inference(job, priced)
-    if others or unseen or priced.job.objective == "inference":
+    if not others and not unseen and priced.job.objective == "inference":
+        return _loaded_wider(job, priced, seen)
+    if others or unseen:
         return Inference(job, priced)
     if priced.job.rollout is not None and _reaches_estimate(priced.estimate, seen):
         return _beside_rollouts(job, priced, seen)
@@ -105,6 +107,30 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if best is base or not _decides(seen, best, base):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
+
+
+def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
+    """Weights that were loaded in fp32, as ``from_pretrained`` does where no dtype is given (transformers before 5):
+    nothing else of a model that is only run takes just twice as much.
+    """
+    held = next((held for field, _, held in seen.worked if held and not field), None)
+    stated = job.param_dtype is not None and "param_dtype" not in job.assumed
+    plain = job.framework in (None, "transformers")  # an engine takes its share whatever the weights are
+    if held is None or stated or job.quant not in (None, "none") or not plain:
+        return Inference(job, priced)
+    fields = {"param_dtype": "fp32", "framework": "transformers"}
+    wide = _priced(job, (_Option("param_dtype", "fp32", 0.0, fields),), seen)
+    half = _price(job, {"framework": "transformers", "param_dtype": "bf16"})
+    base = _Candidate((), priced, 0.0, 0.0, half.estimate.process_bytes if half is not None else None)
+    if wide is None or not wide.shown_bytes or abs(math.log(wide.shown_bytes / held)) > _SAME:
+        return Inference(job, priced)
+    why = _why("param_dtype", "fp32", wide, base, seen)
+    found = job.assuming({name: Assumption(value, IMPLIED) for name, value in fields.items()})
+    return Inference(found, _price(found, {}) or wide.priced, (Inferred("param_dtype", "fp32", 0.9, why),))
+
+
+_SAME: Final = math.log(1.08)
+"""How far, as a logarithm, what a model holds that is only run may be from a figure that it explains."""
 
 
 def _trained_though_too_large(evidence: Evidence, priced: Priced) -> Conflict | None:

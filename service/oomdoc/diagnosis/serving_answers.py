@@ -58,6 +58,20 @@ def reserved(about: Plain) -> Iterator[Message]:
     yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
 
 
+def put_off_requests(view: View, asked: Asked) -> Iterator[Message]:
+    """Why an engine that runs puts requests back, and how many of those that are to come its printed cache holds."""
+    yield say("answer.put-off")
+    printed = next((s.data for s in view.evidence.find("vllm-concurrency")), None)
+    each = asked.request_length or asked.length
+    if printed is not None and each and asked.concurrency:
+        tokens = float(printed["length"]) * float(printed["concurrency"])
+        sizes = {"here": f"{each:,}", "tokens": f"{int(tokens) // 100 * 100:,}"}
+        short = asked.concurrency * each > tokens
+        needed = f"{asked.concurrency * each:,}"
+        key = "answer.put-off-short" if short else "answer.put-off-room"
+        yield say(key, requests=int(tokens / each), count=asked.concurrency, needed=needed, **sizes)
+
+
 def room(about: Plain) -> Iterator[Message]:
     """How many requests the cache of a server holds at once."""
     from oomdoc.diagnosis.planning import most_requests

@@ -289,8 +289,14 @@ def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     found = [(line, hit) for line in candidates(_IN_USE, lines, words) for hit in _IN_USE.finditer(line.raw)]
     if len(found) == 1:
         line, hit = found[0]
-        shown = {"shown_bytes": round(float(next(size for size in hit.groups() if size)) * _GIB)}
-        yield Signal("in-use", line.span(hit.start() + 1), MappingProxyType(shown))
+        number = next(size for size in hit.groups() if size)
+        size = to_bytes(number, "M" if (hit["unit"] or "").upper().startswith("M") else "G")
+        if size >= _MIN_IN_USE_BYTES:
+            yield Signal("in-use", line.span(hit.start() + 1), MappingProxyType({"shown_bytes": size}))
+
+
+_MIN_IN_USE_BYTES: Final = 1 << 29
+"""What a model on a card holds at least."""
 
 
 _MAX_CONTRASTS: Final = 4

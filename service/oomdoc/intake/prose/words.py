@@ -142,7 +142,10 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
     ):
         return  # the KV cache's
     off = negated(text, found.start()) or denied(text, found.end())
-    sure -= min(0.12, doubt(text, found.start(), found.end()))
+    doubted = doubt(text, found.start(), found.end())
+    if fact == "dtype" and doubted >= _OF_OTHERS:
+        return  # what others load it in
+    sure -= min(0.12, doubted)
     needed = fact != "dtype" and is_need_asked(text, found.start())
     if _RE["listed"].match(text, found.end()) or needed:
         return
@@ -159,6 +162,8 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
         yield Fact("method", "full", span, "prose", 0.66)
 
 
+_OF_OTHERS: Final = 0.6
+"""Doubt of a clause that tells of other people's runs."""
 _SIXTEEN_BITS: Final = ("bf16", "fp16", "bfloat16", "float16")
 _READ: Final = 2_000
 """Characters of a line in which training is said to be in mixed precision."""
