@@ -99,7 +99,8 @@ def _below(value: Any) -> Any:
 
 
 def _words(name: str, field: JobField, *, short: bool) -> dict[str, Any]:
-    if short:  # a unit that the name ends with is not said again
-        return {"description": field.unit} if field.unit and not name.endswith(field.unit.lower()) else {}
+    if short:  # a unit that the name ends with is not said again, nor that degrees of parallelism count ranks
+        said = not field.unit or field.unit == "ranks" or name.endswith(field.unit.lower())
+        return {} if said else {"description": field.unit}
     words: dict[str, Any] = {"description": field.what + (f" [{field.unit}]" if field.unit else "")}
     return words if field.example is None else {**words, "examples": [field.example]}

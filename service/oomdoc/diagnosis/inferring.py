@@ -30,6 +30,7 @@ from oomdoc.evidence import Evidence
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
+from oomkb.frameworks import PLAIN
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
@@ -115,12 +116,12 @@ def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
     """
     held = next((held for field, _, held in seen.worked if held and not field), None)
     stated = job.param_dtype is not None and "param_dtype" not in job.assumed
-    plain = job.framework in (None, "transformers")  # an engine takes its share whatever the weights are
+    plain = job.framework in (None, PLAIN)  # an engine takes its share whatever the weights are
     if held is None or stated or job.quant not in (None, "none") or not plain:
         return Inference(job, priced)
-    fields = {"param_dtype": "fp32", "framework": "transformers"}
+    fields = {"param_dtype": "fp32", "framework": PLAIN}
     wide = _priced(job, (_Option("param_dtype", "fp32", 0.0, fields),), seen)
-    half = _price(job, {"framework": "transformers", "param_dtype": "bf16"})
+    half = _price(job, {"framework": PLAIN, "param_dtype": "bf16"})
     base = _Candidate((), priced, 0.0, 0.0, half.estimate.process_bytes if half is not None else None)
     if wide is None or not wide.shown_bytes or abs(math.log(wide.shown_bytes / held)) > _SAME:
         return Inference(job, priced)
