@@ -296,6 +296,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     engine_accounts.engine_beside,
     engine_accounts.engine_unnamed,
     state_accounts.second_copy,
+    state_accounts.gathered_whole,
     _on_one_card,
     _others_hold,
     _taken_before,

@@ -27,6 +27,17 @@ def second_copy(view: View) -> Iterator[Account]:
         yield from account_of(view, "model-states", "second-copy", {"weight_bytes": held})
 
 
+def gathered_whole(view: View) -> Iterator[Account]:
+    """FSDP gathers the whole model at once: it was wrapped as one unit (torch ``distributed/fsdp/_flat_param.py``,
+    ``_alloc_padded_unsharded_flat_param``), so that what is sharded saves nothing while it computes.
+    """
+    wanted = view.bytes_of("requested")
+    if not wanted or view.estimate is None or "_unsharded_flat_param" not in view.trace:
+        return
+    if any(abs(wanted - width * view.estimate.params) <= _EQUAL * wanted for width in (2.0, 4.0)):
+        yield from account_of(view, "zero3-gather", "gathered-whole", {"weight_bytes": wanted})
+
+
 def _whole_on_a_card(view: View) -> bool:
     """Whether a named model is trained with all of its weights on one card, past loading and before saving."""
     job = view.job

@@ -33,7 +33,8 @@ def with_question_marks(text: str) -> str:
     return "\n".join(lines)
 
 
-_MAX_CHARACTERS_OF_QUESTION: Final = 2_000
+_MAX_CHARACTERS_OF_QUESTION: Final = 600
+"""Of a line that is looked at for a question without a mark."""
 
 
 def expects(text: str) -> bool:

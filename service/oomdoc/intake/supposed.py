@@ -19,6 +19,10 @@ _FAILED: Final = frozenset({"device", "host", "shared-memory", "said"})
 _OF_BOTH: Final = ("model", "params_b", "method", "objective")
 """Facts that a question names for the failed run as well where nothing else does."""
 _CHARACTERS: Final = 6_000
+_MAX_QUESTIONS: Final = 3
+"""Questions that are each read as a run of their own."""
+_LONGEST: Final = 400
+"""Characters of a question."""
 
 
 def failed(evidence: Evidence) -> bool:
@@ -30,8 +34,12 @@ def failed(evidence: Evidence) -> bool:
 
 def suppositions_in(prose: str) -> tuple[str, ...]:
     """The questions of a report that ask whether another form of its run would do, as they are written."""
-    found = (match[0].strip() for match in _RE["question"].finditer(prose[:_CHARACTERS]))
-    return tuple(one for one in (_supposed(text) for text in found) if one)
+    found, start, text = [], 0, prose[:_CHARACTERS]
+    for stop in _RE["stop"].finditer(text):
+        sentence, start = text[start : stop.end()].strip(), stop.end()
+        if stop[0] in "?？" and len(sentence) <= _LONGEST and (supposed := _supposed(sentence)):
+            found.append(supposed)
+    return tuple(found[:_MAX_QUESTIONS])
 
 
 def _supposed(text: str) -> str:

@@ -242,3 +242,21 @@ def test_a_pipeline_is_weighed_by_its_parts(text: str, account: str, line: str) 
     found = diagnose(read_text(text))
     assert found.causes[0].why[0].key == f"account.pipeline-{account}"
     assert any(line in str(c.instruction) for c in found.plans[0].changes)
+
+
+def test_fsdp_that_gathers_the_whole_model_lacks_its_units() -> None:
+    text = (
+        "FSDP full fine-tune of Llama-2-13b, 4 x A100-SXM4-40GB\n\nTraceback (most recent call last):\n"
+        '  File "/opt/torch/distributed/fsdp/_runtime_utils.py", line 336, in _unshard\n    handle.unshard()\n'
+        '  File "/opt/torch/distributed/fsdp/flat_param.py", line 1233, in unshard\n'
+        "    unsharded_flat_param = self._alloc_padded_unsharded_flat_param()\n"
+        '  File "/opt/torch/distributed/fsdp/flat_param.py", line 1260, in _alloc_padded_unsharded_flat_param\n'
+        "    _alloc_storage(unsharded_flat_param, flat_param._padded_unsharded_size)\n"
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. GPU 2 has a total capacity of 39.39 GiB "
+        "of which 0.10 GiB is free. Of the allocated memory 18.20 GiB is allocated by PyTorch."
+    )
+    whole = oomdoc.diagnose(text.replace("{}", "24.24")).document()
+    assert whole["causes"][0]["cause"] == "zero3-gather"
+    assert "auto_wrap_policy" in str(whole["plans"][0]["changes"])
+    layer = oomdoc.diagnose(text.replace("{}", "0.59")).document()
+    assert "auto_wrap_policy" not in str(layer["plans"])

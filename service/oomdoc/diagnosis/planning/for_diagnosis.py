@@ -47,7 +47,7 @@ _MIN_PROBABILITY: Final = 0.25
 _MAX_SHOWN_PLANS: Final = 3
 _MAX_UNEXPLAINED_RATIO: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
-_OF_THE_CAUSE: Final = frozenset({"entropy-chunks", "image-size", "load-sharded"})
+_OF_THE_CAUSE: Final = frozenset({"entropy-chunks", "image-size", "load-sharded", "wrap-layers"})
 """Instructions that come before any smaller setting."""
 
 
@@ -235,6 +235,7 @@ _STEPS: Final = frozenset(
     f"fixes.{name}"
     for name in (
         "entropy-chunks.how",
+        "wrap-layers.how",
         "fewer-prompts.how",
         "fewer-at-warm-up.how",
         "mps-limit.how",

@@ -236,6 +236,8 @@ def _fuller(evidence: Evidence) -> bool:
     return evidence.root is None and any(s.name == "one-gpu-fuller" for s in evidence.statements)
 
 
+_WHOLE_MODEL_BYTES: Final = 4 * GIB
+"""What FSDP gathers at once from which its unit is no layer."""
 _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
 _PINS: Final = frozenset({"host-ram/pinned"})
 _PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
@@ -315,6 +317,9 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "wsl": "host-ram/on-windows" in said and failure is not None and failure.kind == "host",
         "killed": failure is not None and failure.signal.name == "exit-137",
         "autotunes": failure is not None and any(f.function in TUNES for f in failure.frames),
+        "gathers_whole": failure is not None
+        and (failure.requested_bytes or 0) >= _WHOLE_MODEL_BYTES
+        and any("_unsharded_flat_param" in frame.function for frame in failure.frames),
         "mps": failure is not None and failure.signal.name.startswith("mps"),
         "sampler_warm_up": next(evidence.find("vllm-sampler-warmup"), None) is not None,
         "swap_space": any(
