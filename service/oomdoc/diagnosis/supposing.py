@@ -7,13 +7,13 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.answering import decisive
 from oomdoc.diagnosis.comparing import Plain
-from oomdoc.diagnosis.forms import machines_of
+from oomdoc.diagnosis.forms import machines_of, needed_of, price_form, verdict_on
 from oomdoc.evidence import Evidence, Supposed
 from oomdoc.intake.configs import to_job
 from oomdoc.messages import Message, say
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import price
+from oomkb.pricing import Priced, price
 
 _FIELDS: Final = (
     *("gpus", "nodes", "gpu", "capacity_gib", "model", "params_b", "method", "quant", "param_dtype", "sharding"),
@@ -40,6 +40,16 @@ def answers_to(evidence: Evidence, job: Job) -> Iterator[Message]:
         except (OomdocError, *ARITHMETIC_ERRORS):
             continue
         yield say("answer.supposed", answer=decisive(Plain(other, priced.job, priced.estimate, careful=False)))
+        yield from _with_checkpointing(other, priced)
+
+
+def _with_checkpointing(job: Job, priced: Priced) -> Iterator[Message]:
+    """That it would fit with gradient checkpointing, where nobody says whether that is on."""
+    if "grad_ckpt" not in priced.job.assumed or priced.job.grad_ckpt or verdict_on(priced.estimate) == "fits":
+        return
+    with_it = price_form(job, {"grad_ckpt": True}, careful=False)
+    if with_it is not None and verdict_on(with_it.estimate) == "fits":
+        yield say("answer.supposed-checkpointing", needed_bytes=needed_of(with_it.estimate))
 
 
 def _changed(asked: Supposed, job: Job) -> dict[str, Any]:

@@ -18,7 +18,10 @@ _FAILED: Final = frozenset({"device", "host", "shared-memory", "said"})
 """Kinds of outcomes in which a run failed for memory."""
 _OF_BOTH: Final = ("model", "params_b", "method", "objective")
 """Facts that a question names for the failed run as well where nothing else does."""
+_RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
+"""Facts by any of which a run is told of."""
 _CHARACTERS: Final = 6_000
+"""Characters of prose in which such questions are looked for."""
 _MAX_QUESTIONS: Final = 3
 """Questions that are each read as a run of their own."""
 _LONGEST: Final = 400
@@ -70,8 +73,8 @@ def with_suppositions(rest: Evidence, whole: Evidence, supposed: Sequence[Suppos
     :param rest: what is read without them.
     :param whole: what is read with them.
     """
-    if not failed(rest):
-        return whole
+    if not failed(rest) or _RUN.isdisjoint(rest.facts):
+        return whole  # nothing else tells of a run: the question is about the one that failed
     shared = {name: whole.facts[name] for name in _OF_BOTH if name in whole.facts and name not in rest.facts}
     return replace(rest, facts={**rest.facts, **shared}, supposed=tuple(supposed))
 
