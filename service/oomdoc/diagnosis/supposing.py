@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.answering import decisive
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import machines_of, needed_of, price_form, verdict_on
+from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Supposed
 from oomdoc.intake.configs import to_job
 from oomdoc.messages import Message, say
@@ -40,6 +41,8 @@ def answers_to(evidence: Evidence, job: Job) -> Iterator[Message]:
         except (OomdocError, *ARITHMETIC_ERRORS):
             continue
         yield say("answer.supposed", answer=decisive(Plain(other, priced.job, priced.estimate, careful=False)))
+        if assumed := list(assumed_of(priced.job)):
+            yield say("answer.assumed", assumed=assumed)
         yield from _with_checkpointing(other, priced)
 
 
