@@ -143,7 +143,7 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
         return  # the KV cache's
     off = negated(text, found.start()) or denied(text, found.end())
     doubted = doubt(text, found.start(), found.end())
-    if fact == "dtype" and doubted >= _OF_OTHERS:
+    if fact == "dtype" and doubted >= _OF_OTHERS and not is_need_asked(text, found.start()):
         return  # what others load it in
     sure -= min(0.12, doubted)
     needed = fact != "dtype" and is_need_asked(text, found.start())
