@@ -22,7 +22,6 @@ _FIELDS: Final = (
     *("packing", "fused_ce", "serving.max_model_len", "serving.kv_dtype", "serving.gpu_memory_utilization"),
 )
 """What another form of a run may have."""
-_MACHINES: Final = frozenset({"gpus", "nodes", "gpu", "capacity_gib"})
 _MAX_ANSWERS: Final = 2
 
 
