@@ -60,7 +60,7 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
     stands = parts.standing(diagnosis.job, language, plans=False)
     if _is_vague(report, stands.priced):
         said = [word("chat.tell-more", language)]
-    elif stands.said and not diagnosis.outlook and not tells_of_failure(diagnosis.evidence):
+    elif stands.said and not diagnosis.outlook and not _anything_failed(diagnosis.evidence):
         said = [*parts.standing(job, language).said]  # nothing is asked, and nothing failed: how the run stands
     else:
         said = [render(message, language) for message in diagnosis.summary]
@@ -88,7 +88,7 @@ def _same_run(report: Report, priced: Priced | None) -> bool:
     return abs(estimate.process_bytes - priced.estimate.process_bytes) <= _NEAR * estimate.process_bytes
 
 
-def tells_of_failure(evidence: Evidence) -> bool:
+def _anything_failed(evidence: Evidence) -> bool:
     """Whether something ran and failed."""
     return bool(evidence.failures) or (evidence.outcome is not None and evidence.outcome.kind not in _GOES_ON)
 

@@ -8,7 +8,15 @@ from typing import Any, Final
 from oomdoc.diagnosis.accounting import held_for
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, comparison
-from oomdoc.diagnosis.forms import FITS, beyond_share, host_is_short, needed_of, needs_by_count, pinned_most
+from oomdoc.diagnosis.forms import (
+    CARD_USABLE,
+    FITS,
+    beyond_share,
+    host_is_short,
+    needed_of,
+    needs_by_count,
+    pinned_most,
+)
 from oomdoc.diagnosis.own_figures import by_own_figures
 from oomdoc.diagnosis.planned import (
     asks_why_held,
@@ -20,7 +28,15 @@ from oomdoc.diagnosis.planned import (
 )
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
-from oomdoc.diagnosis.serving_answers import cache_alone, held_by_engine, put_off_requests, reserved, room, servers
+from oomdoc.diagnosis.serving_answers import (
+    cache_alone,
+    held_by_engine,
+    printed_tokens,
+    put_off_requests,
+    reserved,
+    room,
+    servers,
+)
 from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked, asked_of
@@ -40,8 +56,6 @@ _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 _SPLIT_OVER: Final = (2, 4, 8, 16)
 _SPLIT_BOXES: Final = (24, 48, 80, 141)
 """Sizes of cards, in GB, of which several are counted."""
-_USABLE: Final = 0.94
-"""Share of a card that runs may take together; the rest is what CUDA holds for them."""
 _TERMS: Final = {
     "states": (
         "model states",
@@ -82,8 +96,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         refused = _refused(found)
         return (say("answer.unknown") if refused is None else say("answer.refused", problem=refused),)
     asked = found.asked or Asked()
-    printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
-    tokens = float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
+    tokens = printed_tokens(view)
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)
     own = by_own_figures(about, view.evidence)
@@ -154,7 +167,7 @@ def _needed_card(about: Plain) -> Iterator[Message]:
     elif own:
         yield say("answer.need", card=card)
     elif about.estimate.capacity_bytes is None and not about.sides:
-        box = next((b for b in _BOXES if needed_of(about.estimate) <= _USABLE * b * GIB), None)
+        box = next((b for b in _BOXES if needed_of(about.estimate) <= CARD_USABLE * b * GIB), None)
         if box is not None and box * GIB < 0.9 * device.capacity_bytes:
             yield say("answer.need-not-box", card=card, box=box)
 
@@ -172,7 +185,7 @@ def _split_over_cards(about: Plain) -> Iterator[Message]:
     alone = (job.world or 1) == 1 and "gpus" in job.assumed
     if estimate.capacity_bytes is not None or about.sides or not alone or about.wanted in ("cache", "host", "share"):
         return
-    usable = _USABLE * (job.get("serving.gpu_memory_utilization") or 1.0) * GIB
+    usable = CARD_USABLE * (job.get("serving.gpu_memory_utilization") or 1.0) * GIB
     needs = {1: needed_of(estimate), **needs_by_count(about.stated, _SPLIT_OVER)}
     counts = {box: next((n for n, need in needs.items() if need <= usable * box), 0) for box in _SPLIT_BOXES}
     several = [f"{count} × {box} GB" for box, count in counts.items() if count > 1]
@@ -228,7 +241,7 @@ def decisive(about: Plain) -> Message:
         return say("answer.host-short", run=run_of(job), needed_bytes=needed_of(estimate), **sizes)
     values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": cards_of(job)}
     if estimate.capacity_bytes is None or estimate.fits_probability is None:
-        box = next((b for b in _BOXES if needed_of(estimate) <= _USABLE * b * GIB), None)
+        box = next((b for b in _BOXES if needed_of(estimate) <= CARD_USABLE * b * GIB), None)
         if box is None:
             return say("answer.amount", **values)
         return say("answer.amount-box", box=box, **values)

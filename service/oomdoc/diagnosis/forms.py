@@ -24,6 +24,8 @@ FITS: Final = 0.75
 """Probability from which the answer is a plain yes."""
 PER_MACHINE: Final = 8
 """Cards of one machine."""
+CARD_USABLE: Final = 0.94
+"""Share of a card that runs may take together; the rest is what CUDA holds for them."""
 HOST_USABLE: Final = 0.9
 """Share of the host memory that the system leaves to one job."""
 _PLAINLY_MORE: Final = 1.05

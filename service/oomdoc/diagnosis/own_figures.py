@@ -6,6 +6,7 @@ over: by its difference from one figure, or along the line through two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -24,7 +25,8 @@ _SLOPES: Final = (0.3, 4.0)
 """Between two figures, how many bytes one of the estimate may stand for."""
 _USABLE: Final = 0.95
 """Share of the card up to which a figure that is carried over is taken to fit."""
-_MAX_STEPS: Final = 9
+_MAX_STEPS: Final = 1023
+"""Samples, or grains of a length, up to which the largest is looked for."""
 _GRAIN: Final = {"micro_batch": 1, "seq_len": 256}
 _NAMES: Final = {"micro_batch": "answer.named-micro-batch", "seq_len": "answer.named-seq-len"}
 
@@ -127,21 +129,18 @@ def _asked(about: Plain, line: Calibration) -> Iterator[tuple[Any, float]]:
 
 def _largest(about: Plain, line: Calibration, capacity_bytes: float) -> Iterator[Message]:
     """The largest batch or length that fits by the figures."""
+    from oomdoc.diagnosis.planning.largest import most_steps
+
     field = "micro_batch" if about.wanted == "batch" else "seq_len"
-    grain, found = _GRAIN[field], 0
+    grain = _GRAIN[field]
 
-    def size(steps: int) -> float | None:
+    def size(steps: int) -> float:
         priced = price_form(about.stated, {field: steps * grain}, careful=about.careful)
-        return line.seen(needed_of(priced.estimate)) if priced is not None else None
+        return line.seen(needed_of(priced.estimate)) if priced is not None else math.inf
 
-    step = 1 << _MAX_STEPS
-    while step:
-        held = size(found + step)
-        if held is not None and held <= _USABLE * capacity_bytes:
-            found += step
-        step >>= 1
-    if found and (held := size(found)) is not None:
-        yield say("answer.own-largest", name=_named(field, found * grain), size_bytes=held)
+    found = most_steps(lambda steps: size(steps) <= _USABLE * capacity_bytes, _MAX_STEPS)
+    if found:
+        yield say("answer.own-largest", name=_named(field, found * grain), size_bytes=size(found))
 
 
 def pools(evidence: Evidence) -> Iterator[Message]:

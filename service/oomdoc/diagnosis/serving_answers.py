@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.comparing import Plain
-from oomdoc.diagnosis.forms import FITS, needed_of
+from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message, say
 from oomkb.frameworks import has
-
-_USABLE: Final = 0.94
-"""Share of a card that runs may take together; the rest is what CUDA holds for them."""
 
 
 def held_by_engine(view: View) -> Iterator[Message]:
@@ -39,7 +35,7 @@ def servers(view: View, asked: Asked) -> Iterator[Message]:
     if not asked.servers or view.job.get("serving.gpu_memory_utilization") is None or (view.job.world or 1) > 1:
         return
     said = view.evidence.value("gpu_memory_utilization")
-    counts = {"count": asked.servers, "share": int(_USABLE * 100 / asked.servers) / 100}
+    counts = {"count": asked.servers, "share": int(CARD_USABLE * 100 / asked.servers) / 100}
     if isinstance(said, float) and said * asked.servers > 1:
         yield say("answer.servers-over", said=said, **counts)
     else:
@@ -58,13 +54,17 @@ def reserved(about: Plain) -> Iterator[Message]:
     yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
 
 
+def printed_tokens(view: View) -> float | None:
+    """Tokens that an engine's cache holds by its own log; ``None`` where it prints none."""
+    printed = next((s.data for s in view.evidence.find("vllm-concurrency")), {})
+    return float(printed.get("length", 0)) * float(printed.get("concurrency", 0)) or None
+
+
 def put_off_requests(view: View, asked: Asked) -> Iterator[Message]:
     """Why an engine that runs puts requests back, and how many of those that are to come its printed cache holds."""
     yield say("answer.put-off")
-    printed = next((s.data for s in view.evidence.find("vllm-concurrency")), None)
-    each = asked.request_length or asked.length
-    if printed is not None and each and asked.concurrency:
-        tokens = float(printed["length"]) * float(printed["concurrency"])
+    tokens, each = printed_tokens(view), asked.request_length or asked.length
+    if tokens is not None and each and asked.concurrency:
         sizes = {"here": f"{each:,}", "tokens": f"{int(tokens) // 100 * 100:,}"}
         short = asked.concurrency * each > tokens
         needed = f"{asked.concurrency * each:,}"

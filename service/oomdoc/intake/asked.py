@@ -177,7 +177,7 @@ _WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "q8_0": 8}
 
 def asked_in(prose: str) -> Asked:
     """What the words of a question want; ``fit`` where nothing else is asked."""
-    return _asked_in(with_question_marks(prose[:_MAX_CHARACTERS]))
+    return _asked_in(prose[:_MAX_CHARACTERS])
 
 
 def _asks_why_a_share(text: str, engine: str | None) -> bool:
@@ -196,6 +196,7 @@ _MOST_OF_A_CARD: Final = 0.8
 @lru_cache(maxsize=4)
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
+    text = with_question_marks(text)
     engine = _first("engine", text)
     reserved = ROWS["reserved"].search(text) is not None or _asks_why_a_share(text, engine)
     wanted: Wanted = "reserved" if reserved else wanted_in(text)

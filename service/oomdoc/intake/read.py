@@ -32,7 +32,7 @@ from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
-from oomdoc.intake.supposed import failed, supposed_in, suppositions_in, with_suppositions, without
+from oomdoc.intake.supposed import failed, supposed_in, suppositions_in, tells_of_a_run, with_suppositions, without
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
@@ -75,8 +75,11 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     questions = suppositions_in(whole.prose) if failed(whole) else ()
     if not questions:
         return whole
+    rest = _read(without(sources, questions), options)
+    if not tells_of_a_run(rest):
+        return whole  # the question is about the run that failed
     supposed = [supposed_in(text, _read([Source("input", text)], None)) for text in questions]
-    return with_suppositions(_read(without(sources, questions), options), whole, supposed)
+    return with_suppositions(rest, whole, supposed)
 
 
 def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evidence:

@@ -67,14 +67,17 @@ def without(sources: Sequence[Source], sentences: Sequence[str]) -> list[Source]
     return out
 
 
+def tells_of_a_run(rest: Evidence) -> bool:
+    """Whether what is read without the questions tells of a run that failed."""
+    return failed(rest) and not _RUN.isdisjoint(rest.facts)
+
+
 def with_suppositions(rest: Evidence, whole: Evidence, supposed: Sequence[Supposed]) -> Evidence:
     """What is read without the questions, with what only they name of both runs.
 
     :param rest: what is read without them.
     :param whole: what is read with them.
     """
-    if not failed(rest) or _RUN.isdisjoint(rest.facts):
-        return whole  # nothing else tells of a run: the question is about the one that failed
     shared = {name: whole.facts[name] for name in _OF_BOTH if name in whole.facts and name not in rest.facts}
     return replace(rest, facts={**rest.facts, **shared}, supposed=tuple(supposed))
 

@@ -40,10 +40,10 @@ def _most(prices: Prices, field: str, highest: int, wanted: float, grain: int) -
         price = prices.of({field: steps * grain})
         return price is not None and price.probability >= wanted
 
-    return _bisect(fits, max(1, highest // grain)) * grain
+    return most_steps(fits, max(1, highest // grain)) * grain
 
 
-def _bisect(fits: Callable[[int], bool], highest: int) -> int:
+def most_steps(fits: Callable[[int], bool], highest: int) -> int:
     """The largest number up to ``highest`` for which ``fits`` holds, taken to hold below it; doubling, then halving."""
     if not fits(1):
         return 0
