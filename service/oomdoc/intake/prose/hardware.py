@@ -79,7 +79,8 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 )
         counts = [fact for fact in facts if fact.name == "gpu_count"]
         count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
-        yield from sizes_of(line, places, count)
+        names = [(m.start, m.end) for m in mentions if m.machine is not None or _RE["slice"].search(m.text)]
+        yield from sizes_of(line, places, count, names=names)
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:

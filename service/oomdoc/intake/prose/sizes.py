@@ -21,11 +21,14 @@ _MIB: Final = 1024.0
 DIGITS: Final = frozenset("0123456789")
 
 
-def sizes_of(line: Line, cards: Sequence[tuple[int, int]], count: int = 1) -> Iterator[Fact]:
+def sizes_of(
+    line: Line, cards: Sequence[tuple[int, int]], count: int = 1, *, names: Sequence[tuple[int, int]] = ()
+) -> Iterator[Fact]:
     """Facts in GiB of the sizes in a line.
 
     :param cards: the places of the names of cards.
     :param count: how many cards the line speaks of: what all of them hold together is divided by it.
+    :param names: the places of names whose numbers are no sizes: of rented machines (``a2-ultragpu-4g``), of MIG slices.
     """
     text = line.text
     if DIGITS.isdisjoint(text) or ("g" not in line.low and "mi" not in line.low):
@@ -35,7 +38,7 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]], count: int = 1) -> It
         shared.update((found.start("part"), found.start("whole")))
         yield from _share(line, found)
     for found in _RE["size"].finditer(text):
-        if found.start("n") in shared:
+        if found.start("n") in shared or any(first <= found.start("n") < last for first, last in names):
             continue
         gib = float(found["n"]) / (_MIB if found["unit"] in "mM" else 1.0)
         start, end = found.start("n"), found.end("unit")
