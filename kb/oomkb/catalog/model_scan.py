@@ -24,7 +24,7 @@ _MORE: Final = lazy(
     re.I | re.A,
 )
 _PLAIN_WORDS: Final = words(
-    "instruct chat base it hf awq gptq gguf int4 int8 fp8 bf16 fp16 4bit 8bit distill mini small medium large"
+    "instruct chat base it hf awq gptq gguf int4 int8 fp8 4bit 8bit distill mini small medium large"
 )
 _OTHER_THING: Final = lazy(
     r"[-_. ]?(?:model_|fine-?tuning|factory|cpp|recipes|index|stack|board|cookbook|pajama|adapter|guard\b|parse"

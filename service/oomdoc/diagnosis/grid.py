@@ -105,7 +105,7 @@ def _methods(job: Job) -> Grid | None:
     device = gpus.find(job.gpu) if job.gpu else None
     counts = [1] if device is not None and device.unified else counts
     columns = [(f"{n} ×", {"gpus": n, **({"sharding": sharding or "zero3"} if n > 1 else {})}) for n in counts]
-    return _grid("methods-cards", plain, rows, columns)
+    return _grid("methods-cards" if sharding else "methods-cards-shared", plain, rows, columns)
 
 
 def _served(job: Job, longest: int, quant: str | None) -> Grid | None:
