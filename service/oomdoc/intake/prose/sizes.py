@@ -28,7 +28,7 @@ def sizes_of(
 
     :param cards: the places of the names of cards.
     :param count: how many cards the line speaks of: what all of them hold together is divided by it.
-    :param names: the places of names whose numbers are no sizes: of rented machines (``a2-ultragpu-4g``), of MIG slices.
+    :param names: the places of names whose numbers are no sizes: rented machines (``a2-ultragpu-4g``), MIG slices.
     """
     text = line.text
     if DIGITS.isdisjoint(text) or ("g" not in line.low and "mi" not in line.low):
