@@ -16,7 +16,7 @@ from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.grid import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.own_figures import sees_figures
+from oomdoc.diagnosis.own_figures import of_own_figures, sees_figures
 from oomdoc.diagnosis.planned import (
     Choice,
     careful_job,
@@ -30,7 +30,7 @@ from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, TensorMatch, Verdict
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.run_completion import (
     SPLIT,
     over_its_cards,
@@ -129,6 +129,10 @@ def _without_failure(
     # The run is planned already: it was, before it was priced.
     choice = Choice(stated, asked_of(view.evidence), careful_job(view.evidence, stated)) if planned else None
     outlook = outlook_of(view)
+    if (own := of_own_figures(view.evidence, view.bytes_of("capacity"), priced=view.estimate is not None)) is not None:
+        answer, said = own
+        outlook = Outlook(answer) if answer is not None else None
+        return Diagnosis(verdict="no-failure", summary=said, evidence=view.evidence, job=stated, outlook=outlook)
     topics = found_topics(view.evidence, stated) if planned else ()
     explained = asks_concept(view, topics, outlook)
     figures = choice is not None and choice.careful and view.estimate is not None and not explained

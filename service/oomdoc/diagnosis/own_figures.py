@@ -7,17 +7,19 @@ over: by its difference from one figure, or along the line through two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import needed_of, price_form
+from oomdoc.diagnosis.result import Answer
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import asked_of
 from oomdoc.messages import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
+from oomkb.units import GIB
 
 _MIN_DIFFERENCE: Final = 0.08
 """Share by which figures must differ from the estimate to be worth a sentence."""
@@ -143,16 +145,117 @@ def _largest(about: Plain, line: Calibration, capacity_bytes: float) -> Iterator
         yield say("answer.own-largest", name=_named(field, found * grain), size_bytes=size(found))
 
 
+@dataclass(frozen=True, slots=True)
+class MeasuredLine:
+    """The line through a person's figures over one size of a run whose model is not known."""
+
+    field: str
+    points: tuple[tuple[int, float], ...]
+    """Size and bytes of each figure."""
+    fixed_bytes: float
+    step_bytes: float
+    """What one sample, or one token, adds."""
+    asked: tuple[int, ...]
+    """Further sizes that the question names."""
+    capacity_bytes: float | None
+
+    def bytes_at(self, size: int) -> float:
+        """What the run would take at this size."""
+        return self.fixed_bytes + self.step_bytes * size
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the largest size that is asked about fits; ``None`` where none is, or the card is not known."""
+        if not self.asked or self.capacity_bytes is None:
+            return None
+        return self.bytes_at(max(self.asked)) <= _USABLE * self.capacity_bytes
+
+
+def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredLine | None:
+    """The least-squares line through at least two figures of one size; ``None`` where they do not rise with it."""
+    told = [s.data for s in evidence.find("worked-at") if s.data.get("measured")]
+    points = sorted({(d["value"], float(d["shown_bytes"])) for d in told})
+    if len(points) < 2 or len({d["field"] for d in told}) > 1 or len({size for size, _ in points}) < len(points):
+        return None
+    size_mean, bytes_mean = (sum(values) / len(points) for values in zip(*points, strict=True))
+    step = sum((x - size_mean) * (y - bytes_mean) for x, y in points) / sum((x - size_mean) ** 2 for x, _ in points)
+    fixed = bytes_mean - step * size_mean
+    if step <= 0 or fixed < 0:
+        return None
+    beside = [s.data for s in evidence.find("size-beside")]
+    asked = sorted({d["value"] for d in beside if "value" in d} - {size for size, _ in points})
+    sizes = [d["size_bytes"] for d in beside if "size_bytes" in d]
+    card = capacity_bytes if capacity_bytes not in [y for _, y in points] else None
+    card = card or max((size for size in sizes if size >= points[-1][1]), default=None)
+    return MeasuredLine(told[0]["field"], tuple(points), fixed, step, tuple(asked), card)
+
+
+_TOLD: Final = frozenset({"solved", "printed-table"})
+"""Outcomes that have an answer of their own."""
+
+
+_OF_CARD: Final[Mapping[str, Answer]] = {"answer.pools-card": "fits", "answer.pools-card-tight": "tight"}
+
+
+def of_own_figures(
+    evidence: Evidence, capacity_bytes: float | None, *, priced: bool
+) -> tuple[Answer | None, tuple[Message, ...]] | None:
+    """The answer that a person's own figures give without the memory model, and whether what is asked about fits.
+
+    :param priced: whether the model can price the run: then it carries the figures over itself.
+    """
+    if evidence.outcome is not None and evidence.outcome.name in _TOLD:
+        return None
+    if said := tuple(pools(evidence)):
+        return _OF_CARD.get(said[0].key), said
+    line = None if priced else measured_line(evidence, capacity_bytes)
+    if line is None:
+        return None
+    answer: Answer | None = None if line.fits is None else "fits" if line.fits else "does-not-fit"
+    return answer, tuple(by_measured_line(line))
+
+
+def by_measured_line(line: MeasuredLine) -> Iterator[Message]:
+    """Whether what is asked about fits, by the person's figures alone."""
+    capacity, unit = line.capacity_bytes, _UNIT[line.field]
+    listed = [say("answer.own-point", size_bytes=y, name=_named(line.field, x)) for x, y in line.points]
+    runs = [_run(_named(line.field, size), line.bytes_at(size), capacity) for size in line.asked]
+    if capacity is not None and (not line.asked or line.fits is False or line.field == "micro_batch"):
+        grain = _GRAIN[line.field]
+        most = int((_USABLE * capacity - line.fixed_bytes) / line.step_bytes) // grain * grain
+        if most > 0:
+            size = line.bytes_at(most)
+            runs.append(say("answer.own-largest", name=_named(line.field, most), size_bytes=size))
+    if line.fits is not None:
+        yield say("answer.own-yes" if line.fits else "answer.own-no")
+    step = line.step_bytes * unit
+    yield say(f"answer.own-line-{line.field}".replace("_", "-"), step_bytes=step, fixed_bytes=line.fixed_bytes)
+    if runs:
+        yield say("answer.own-figures", points=listed, runs=runs)
+
+
+_UNIT: Final = {"micro_batch": 1, "seq_len": 1024}
+"""Samples or tokens by which a line is described."""
+_CONTEXT_BYTES: Final = 1.0 * GIB
+"""What CUDA and its libraries take of a card beside what PyTorch reserves: 0.3 to 1 GiB."""
+
+
 def pools(evidence: Evidence) -> Iterator[Message]:
     """How what tensors take, what PyTorch keeps and what nvidia-smi shows fit together, where a person gives them."""
     for signal in evidence.find("pools"):
-        given: dict[str, float] = dict(signal.data)
+        given: dict[str, Any] = dict(signal.data)
         reserved, allocated, shown = (given.get(f"{name}_bytes") for name in ("reserved", "allocated", "shown"))
         sizes = {"reserved_bytes": reserved or 0.0}
         if allocated is not None:
-            yield say(
-                "answer.pools-kept", allocated_bytes=allocated, kept_bytes=sizes["reserved_bytes"] - allocated, **sizes
-            )
-        if shown is not None:
-            yield say("answer.pools-shown", shown_bytes=shown, context_bytes=shown - sizes["reserved_bytes"], **sizes)
+            smaller = [card for card in given["cards_bytes"] if allocated < card < (shown or reserved or 0)]
+            for card in smaller[:1]:
+                need = allocated / _USABLE + _CONTEXT_BYTES
+                key = "answer.pools-card" if need <= card else "answer.pools-card-tight"
+                yield say(key, card_bytes=card, allocated_bytes=allocated, context_bytes=_CONTEXT_BYTES)
+        if allocated is not None and reserved is not None:
+            yield say("answer.pools-kept", allocated_bytes=allocated, kept_bytes=reserved - allocated, **sizes)
+        if shown is not None and reserved is not None:
+            yield say("answer.pools-shown", shown_bytes=shown, context_bytes=shown - reserved, **sizes)
+        elif shown is not None and allocated is not None:
+            yield say("answer.pools-gap", shown_bytes=shown, allocated_bytes=allocated, gap_bytes=shown - allocated)
         yield say("answer.pools-normal")

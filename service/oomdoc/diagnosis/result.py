@@ -20,6 +20,7 @@ from oomkb.retrieval.threads import KnownThread
 from oomkb.topics import Topic
 
 Verdict = Literal["device-oom", "host-oom", "shared-memory", "not-oom", "no-failure", "unclear"]
+Answer = Literal["fits", "tight", "does-not-fit", "unknown"]
 Safety = Literal["same-numbers", "changed-numerics", "changed-training"]
 
 
@@ -193,7 +194,7 @@ class Conflict:
 class Outlook:
     """Whether a job that was asked about or is planned would fit on its card."""
 
-    answer: Literal["fits", "tight", "does-not-fit", "unknown"]
+    answer: Answer
     probability: float | None = None
     """That it fits, 0..1; ``None`` where it is not known."""
 

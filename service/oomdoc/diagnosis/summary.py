@@ -7,7 +7,6 @@ from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
-from oomdoc.diagnosis.own_figures import pools
 from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
@@ -73,8 +72,6 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("summary.solved"),)
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
-    if figures := tuple(pools(view.evidence)):
-        return figures  # the person's own say more than the topic of them
     if found.explained:
         return (*_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)

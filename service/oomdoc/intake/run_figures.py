@@ -15,6 +15,7 @@ from typing import Final
 
 from oomdoc.evidence import Fact, Signal, Source, Span
 from oomdoc.intake.lines import Line, read_lines
+from oomdoc.intake.measured import LONG, SIZED, count_of, measured
 from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
@@ -28,8 +29,6 @@ _STEP: Final = _RE.sieved("step")
 _HOST: Final = _RE.sieved("host")
 _MANAGER: Final = _RE.sieved("manager")
 _PRINTED: Final = _RE.sieved("printed")
-_SIZED: Final = _RE.sieved("sized")
-_MEASURED: Final = _RE.sieved("measured")
 _IN_USE: Final = _RE.sieved("in_use")
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan"})
@@ -136,19 +135,32 @@ def figures_of(
 
 
 def pools(spoken: Sequence[Line]) -> Iterator[Signal]:
-    """``pools``: what tensors, PyTorch's allocator and nvidia-smi show of one process, where at least two are told."""
+    """``pools``: what tensors, PyTorch's allocator and nvidia-smi show of one process, where at least two are told.
+
+    ``cards_bytes`` are the sizes beside them: of the card that there is, of another that is asked about.
+    """
     sizes: dict[str, int] = {}
+    others: list[int] = []
     place: Span | None = None
     for line in spoken[:_MAX_POINTS]:
+        text, taken = line.raw[:LONG], set[int]()
         for name, pattern in _RE.group("pool").items():
-            for found in pattern.finditer(line.raw[:_LONG]):
-                written = str(found["a"] or found["b"])
-                size = round(to_bytes(written.rstrip("GMiBgmb "), written.lstrip("0123456789. ")))
+            for found in pattern.finditer(text):
+                group = "a" if found["a"] else "b"
+                size = _amount(found[group])
                 sizes[name] = max(size, sizes.get(name, 0))
+                taken.add(found.start(group))
                 place = place or line.span(found.start() + 1)
+        others += [_amount(one[0]) for one in _RE["card_size"].finditer(text) if one.start() not in taken]
     ordered = [sizes[name] for name in ("allocated", "reserved", "shown") if name in sizes]
-    if place is not None and "reserved" in sizes and len(ordered) > 1 and ordered == sorted(ordered):
-        yield Signal("pools", place, MappingProxyType({f"{name}_bytes": size for name, size in sizes.items()}))
+    if place is not None and len(ordered) > 1 and ordered == sorted(ordered):
+        data = {**{f"{name}_bytes": size for name, size in sizes.items()}, "cards_bytes": tuple(others)}
+        yield Signal("pools", place, MappingProxyType(data))
+
+
+def _amount(written: str) -> int:
+    """Bytes of ``52 GB``."""
+    return round(to_bytes(written.rstrip("GMiBgmb "), written.lstrip("0123456789. ")))
 
 
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
@@ -169,20 +181,16 @@ def managers(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """``<name>-named``: who gives the job its host memory, Slurm, Kubernetes or a container, where it is in sight."""
     named: set[str] = set()
     for line in candidates(_MANAGER, lines, words):
-        for found in _MANAGER.finditer(line.raw[:_LONG]):
+        for found in _MANAGER.finditer(line.raw[:LONG]):
             name = str(found.lastgroup)
             if name not in named:
                 named.add(name)
                 yield Signal(f"{name}-named", line.span(found.start() + 1))
 
 
-_LONG: Final = 2_000
-"""Characters of a line that are looked at."""
-
-
 def contrasts(lines: Sequence[Line], words: Vocabulary) -> Iterator[tuple[Signal, Fact | None]]:
     """``worked-at``: a size at which the same run went well; with it, as a fact, the size at which it fails."""
-    for line in list(candidates(_SIZED, lines, words))[:_MAX_CONTRASTS]:
+    for line in list(candidates(SIZED, lines, words))[:_MAX_CONTRASTS]:
         found = _contrast(line.raw)
         if found is None:
             continue
@@ -205,10 +213,10 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
         clause, begin, start = text[start : end[0]], start, end[1]
         if text[end[0] : end[1]].strip() in ("?", "？") or _RE["asks"].search(clause):
             continue  # whether it would is asked
-        sized = _SIZED.search(clause)
+        sized = SIZED.search(clause)
         bare = _RE["bare"].search(clause.strip()) if field and sized is None else None
         stated = sized or bare
-        number = _count(stated["n"]) if stated is not None else None
+        number = count_of(stated["n"]) if stated is not None else None
         good = None if not (fails := _RE["fails"].search(clause)) and not _RE["works"].search(clause) else fails is None
         if good is None or number is None or good in sizes:
             continue
@@ -227,63 +235,6 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
     return field, at, sizes[True], fails_at if fails_at != sizes[True] else None, shown
 
 
-def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
-    """``worked-at`` for each size that somebody measured at a batch or a length: ``bs 1: 26.4 GiB, bs 2: 35.1 GiB``."""
-    if next(candidates(_MEASURED, lines, words), None) is None:
-        return
-    for line in list(candidates(_SIZED, lines, words))[:_MAX_MEASURED]:
-        text = line.raw[:_LONG]
-        at = list(_SIZED.finditer(text))
-        for held in _RE["size"].finditer(text):
-            if _RE["not_measured"].search(text, max(0, held.start() - 16), held.start()):
-                continue
-            found = _nearest(text, at, held.span()) if _is_measured(text, held.span()) else None
-            if found is None:
-                continue
-            data = {"field": "micro_batch" if found["xb"] else "seq_len", "value": _count(found["n"])}
-            shown = {"shown_bytes": round(float(held["n"]) * _GIB), "measured": True}
-            yield Signal("worked-at", line.span(held.start() + 1), MappingProxyType({**data, **shown}))
-
-
-def _is_measured(text: str, place: tuple[int, int]) -> bool:
-    """Whether the clause of a size says that it was measured, or is one of a list of which that is said before."""
-    joints = [found.span() for found in _RE["joint"].finditer(text)]
-    start = max((end for _, end in joints if end <= place[0]), default=0)
-    stop = min((begin for begin, _ in joints if begin >= place[1]), default=len(text))
-    clause = text[start:stop]
-    listed = len(clause.strip()) <= _LISTED_CHARACTERS and _SIZED.search(clause) is not None
-    return listed or _MEASURED.search(clause) is not None
-
-
-_LISTED_CHARACTERS: Final = 32
-"""Of a clause that holds a figure and its batch or length, and nothing else."""
-
-
-def _nearest(text: str, sized: Sequence[re.Match[str]], place: tuple[int, int]) -> re.Match[str] | None:
-    """The batch or length of a figure: the nearest of its clause, else the only one of its sentence."""
-
-    def between(found: re.Match[str]) -> str:
-        first, second = sorted((found.span(), place))
-        return text[first[1] : second[0]]
-
-    near = [found for found in sized if len(between(found)) <= _NEAR and _RE["joint"].search(between(found)) is None]
-    batches = [found for found in sized if found["xb"]]
-    if near and len(batches) == 1 and len(sized) > 1 and len(text) <= _LINE_OF_TABLE:
-        return batches[0]  # "mbs 2, seq 4096 -> 31.4 GiB": one line for each batch
-    if near:
-        return min(near, key=lambda found: len(between(found)))
-    alone = [found for found in sized if found["xb"] and _RE["end"].search(between(found)) is None]
-    return alone[0] if len(alone) == 1 else None
-
-
-_LINE_OF_TABLE: Final = 80
-"""Characters of a line that gives one run's sizes and its figure, and nothing else."""
-_MAX_MEASURED: Final = 8
-"""Lines on which figures at a batch or a length are looked for."""
-_NEAR: Final = 36
-"""Characters between a figure and the batch or the length at which it was measured."""
-
-
 def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """``in-use``: what a person sees a running job hold on a card; nothing where several figures are told."""
     found = [(line, hit) for line in candidates(_IN_USE, lines, words) for hit in _IN_USE.finditer(line.raw)]
@@ -300,8 +251,3 @@ _MIN_IN_USE_BYTES: Final = 1 << 29
 
 
 _MAX_CONTRASTS: Final = 4
-
-
-def _count(text: str) -> int:
-    plain = text.replace(",", "").lower()
-    return int(plain[:-1]) * 1024 if plain.endswith("k") else int(plain)

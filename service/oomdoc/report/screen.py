@@ -56,7 +56,8 @@ class Screen:
 def first_screen(document: dict[str, Any], language: str) -> Screen:
     """The screen of a diagnosis' document."""
     verdict = document["verdict"]
-    answered = verdict == "no-failure" and bool(document.get("outlook")) and bool(document.get("estimate"))
+    outlook = document.get("outlook") if verdict == "no-failure" else None
+    answered = outlook is not None and (bool(document.get("estimate")) or outlook["answer"] != "unknown")
     if document.get("explained"):
         topic = document["topics"][0]
         return Screen(topic["title"], tuple(document["sentences"]), more=word("topic.more", language, id=topic["id"]))
