@@ -142,7 +142,8 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     out = [
         *_needed_card(about),
         *_other_engine(about),
-        *(list(comparison(about)) or [*cache_alone(about), decisive(about)]),
+        *cache_alone(about),
+        *(list(comparison(about)) or [decisive(about)]),
     ]
     out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job, about.compared))

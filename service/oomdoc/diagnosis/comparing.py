@@ -94,7 +94,11 @@ _MIN_DIFFERENCE_BYTES: Final = 0.1 * GIB
 
 def asks_for_requests(about: Plain) -> bool:
     """Whether it is asked how many requests a server holds at once, or whether so many."""
-    return about.wanted == "requests" or about.asked.concurrency is not None
+    return about.wanted == "requests" or (about.asked.concurrency is not None and _on_cards(about))
+
+
+def _on_cards(about: Plain) -> bool:
+    return any(side.capacity_bytes is not None for side in about.sides)
 
 
 def _largest_of_sides(about: Plain) -> Iterator[Message]:

@@ -167,7 +167,8 @@ def weights_fill(view: View) -> Iterator[Account]:
     if named and _FILLED * capacity <= view.weight_bytes <= capacity:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
         rest = {"rest_bytes": capacity - view.weight_bytes}
-        yield from account_of(view, "kv-cache", "weights-fill", {**sizes, **rest})
+        cause = "weights-load" if view.phase == "load" else "kv-cache"
+        yield from account_of(view, cause, "weights-fill", {**sizes, **rest})
 
 
 _FILLED: Final = 0.9

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
+from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import Asked
 from oomdoc.messages import Message, say
@@ -94,7 +95,14 @@ def room(about: Plain) -> Iterator[Message]:
 
 
 def cache_alone(about: Plain) -> Iterator[Message]:
-    """How large the KV cache of the requests is, where that alone is asked."""
+    """How large the KV cache of the requests is, where that alone is asked, of the run or of each that is compared."""
+    if about.wanted == "cache" and about.sides:
+        sized = [(side, side.priced.estimate.served) for side in about.sides if side.priced is not None]
+        parts = [(side, served.needed_bytes) for side, served in sized if served is not None and served.length]
+        if len(parts) == len(about.sides):
+            shown = [say("answer.part", name=names_of(side.asked), size_bytes=size) for side, size in parts]
+            yield say("answer.cache-sides", sides=shown)
+        return
     served = about.estimate.served
     if about.wanted == "cache" and served is not None and served.length:
         tokens = served.at_once * served.length

@@ -89,7 +89,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
             first = say("answer.spills", **first.values)
         seen = [*(one.why for one in found.inferred), *(one.why for one in found.conflicts)]
-        left = [] if found.topics else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
+        weighed = bool(found.sides) and found.asked is not None and found.asked.questions < 2  # "what would it cost"
+        left = [] if found.topics or weighed else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
         return (*lead, first, *seen, *([plan] if plan else []), *also, *others, *left)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")

@@ -140,6 +140,8 @@ class Asked:
     """The term of the memory table that is asked about."""
     numbers: tuple[WrittenNumber, ...] = ()
     """Every number from 2 on but those of times and prices."""
+    refused: frozenset[str] = frozenset()
+    """What is not wanted: ``offload quant lora``."""
     axes: tuple[tuple[Alternative, ...], ...] = ()
     """What the question compares: for each setting two or more alternatives, in the order of the words."""
 
@@ -243,6 +245,7 @@ def _asked_in(text: str) -> Asked:
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
         numbers=tuple(_numbers(text)),
+        refused=frozenset(name for name, pattern in ROWS.group("refuses").items() if pattern.search(text)),
         axes=axes,
     )
 

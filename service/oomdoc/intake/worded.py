@@ -70,7 +70,8 @@ def _formats(text: str) -> tuple[tuple[int, int], ...]:
 
 
 _JOINED: Final = compiled(
-    r"\s*(?:,? ?\b(?:or|vs\.?|versus|and|instead of|to)\b|[/,、，]|还是|或者?|和|→|->)\s*", re.IGNORECASE
+    r"\s*(?:,? ?\b(?:or|vs\.?|versus|and|instead of|to)\b|[/,、，和到至→]|还是|或者?|[换改变转][成为到]|[-=]+>)\s*",
+    re.IGNORECASE,
 )
 
 

@@ -25,6 +25,7 @@ from oomdoc.diagnosis.planning.this_run import measured, of_this_run
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
 from oomdoc.diagnosis.run_completion import SPLIT
 from oomdoc.evidence import Evidence
+from oomdoc.intake.asked import asked_of
 from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
@@ -43,6 +44,12 @@ _OF_MANY_PROCESSES: Final = frozenset(
     ["zero", "fsdp", "hsdp", "distributed-optimizer", "offload-param", "offload-optimizer", "context-parallel"]
 )
 """Remedies that need one process per card: none for a model whose layers one process spreads."""
+_REFUSED: Final[Mapping[str, frozenset[str]]] = {
+    "offload": frozenset(["offload-activations", "offload-optimizer", "offload-param", "optimizer-paged"]),
+    "quant": frozenset(["qlora", "serving-quant"]),
+    "lora": frozenset(["lora", "qlora"]),
+}
+"""Remedies that a person rules out with a word."""
 _MIN_PROBABILITY: Final = 0.25
 _MAX_SHOWN_PLANS: Final = 3
 _MAX_UNEXPLAINED_RATIO: Final = 2.0
@@ -94,9 +101,7 @@ def planning_for(
     """
     likely = [c.cause for c in causes if c.probability >= _MIN_PROBABILITY] or [c.cause for c in causes[:1]]
     context = context_of(evidence, job, likely, matched)
-    split = job.assumed.get("pp")
-    if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
-        context = replace(context, without=context.without | _OF_MANY_PROCESSES)
+    context = replace(context, without=context.without | _ruled_out(evidence, job))
     try:
         prices: Prices | None = (
             Prices(job, careful=careful)
@@ -147,6 +152,17 @@ def planning_for(
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     effective = [_in_effect(p, ineffective) for p in plans[:_MAX_SHOWN_PLANS]]
     return replace(found, plans=_written_first([_said(_in_order(p, first), evidence, prices.job) for p in effective]))
+
+
+def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
+    """Remedies that the run has no use for, or that a person who asks does not want."""
+    out: set[str] = set()
+    split = job.assumed.get("pp")
+    if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
+        out |= _OF_MANY_PROCESSES
+    if not evidence.failures:
+        out.update(*(_REFUSED[name] for name in asked_of(evidence).refused))
+    return frozenset(out)
 
 
 def _written_first(plans: Sequence[Plan]) -> tuple[Plan, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ from oomdoc.diagnosis.planning.printed import (
 )
 from oomdoc.evidence import Evidence
 
+_FILLED: Final = 0.9
+"""Share of a card that weights take so that nothing which is computed fits beside them."""
+
 
 def of_this_run(evidence: Evidence, prices: Prices, context: Context) -> Context:
     """The context with the card, the model and the sizes of the priced run."""
@@ -32,7 +36,7 @@ def of_this_run(evidence: Evidence, prices: Prices, context: Context) -> Context
 def _sizes(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:
     """What arithmetic knows that an instruction depends on."""
     need = host_need(evidence, prices.job, prices.base.estimate, prices.shape, phase)
-    exceeds = prices.capacity_bytes is not None and WEIGHT_BYTES * prices.shape.params > prices.capacity_bytes
+    exceeds = (prices.capacity_bytes or math.inf) * _FILLED < WEIGHT_BYTES * prices.shape.params
     return {
         "host_need": need,
         "fits_on_gpu": _fits_on_gpu(prices),

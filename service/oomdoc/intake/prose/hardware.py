@@ -172,7 +172,8 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
         elif _RE["total"].search(ahead) is not None:
             return count, 0.95
         elif "台" in found["times"]:
-            return (count * int(behind["times"]), 0.92) if behind is not None and behind["times"] else (count, 0.5)
+            each = to_count(behind["times"] or behind["cards"]) if behind is not None else None
+            return (count * each, 0.92) if each is not None else (count, 0.5)
         return count, _ARTICLE if word in _ONE else 0.9
     if behind is not None:
         return to_count(behind["times"] or behind["cards"]), 0.88
