@@ -236,13 +236,15 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
         shorter = [n for n in ([length] if length else parts) if n < (completed.seq_len or 0)]
         yield [_Option("padding", n, math.log(0.2), {"seq_len": n}) for n in shorter]
     if free("world") and free("gpus"):
-        shards: list[str | None] = [None] if not free("sharding") else ["zero2", "zero3"]
-        yield [
-            _Option("world", n, math.log(0.1), {"world": n, "gpus": min(n, 8), "nodes": max(1, n // 8), "dp": None}
-                    | ({"sharding": s} if s else {}))
-            for n in (2, 4, 8, 16)
-            for s in shards
-        ]  # fmt: skip
+        # Where nobody speaks of several processes, and nothing that only several have is set, there is one.
+        if not free("sharding") or seen.failed_bytes:
+            shards: list[str | None] = [None] if not free("sharding") else ["zero2", "zero3"]
+            yield [
+                _Option("world", n, log_prior, {"world": n, "gpus": min(n, 8), "nodes": max(1, n // 8), "dp": None}
+                        | ({"sharding": s} if s else {}))
+                for n, log_prior in _WORLDS
+                for s in shards
+            ]  # fmt: skip
     elif free("sharding") and (completed.world or 1) > 1 and (completed.pp or 1) == 1:
         yield several("sharding", ("zero2", "zero3", "fsdp"), math.log(0.15))
     if free("fused_ce") and (completed.fused_ce or not seen.logits_bytes):  # whole logits were seen
@@ -252,12 +254,18 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
         yield [_Option("param_dtype", other, math.log(0.25), {"param_dtype": other})]
 
 
+_WORLDS: Final = tuple((n, math.log(prior)) for n, prior in ((2, 0.07), (4, 0.07), (8, 0.07), (16, 0.01)))
+"""Numbers of processes that a run may have had of which nobody speaks, with their priors."""
+_MIN_PRIOR: Final = math.log(0.06)
+"""Of a single alternative that agrees: below it pairs of likelier ones are tried as well."""
+
+
 def _search(job: Job, base: _Candidate, seen: Observed) -> list[_Candidate]:
     """The base, every single alternative, and pairs of the better ones."""
     groups = list(_options(job, base.priced, seen))
     singles = [c for group in groups for option in group if (c := _priced(job, (option,), seen)) is not None]
     tried = [base, *singles]
-    if max(c.likelihood for c in tried) >= _AGREES:
+    if any(c.likelihood >= _AGREES and c.score - c.likelihood >= _MIN_PRIOR for c in tried):
         return tried
     ranked = sorted(singles, key=lambda c: -c.score)[:_MAX_SINGLES]
     options = [c.options[0] for c in ranked]

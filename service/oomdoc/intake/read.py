@@ -32,7 +32,16 @@ from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
-from oomdoc.intake.supposed import failed, supposed_in, suppositions_in, tells_of_a_run, with_suppositions, without
+from oomdoc.intake.supposed import (
+    behind_solved,
+    failed,
+    supposed_in,
+    suppositions_in,
+    tells_of_a_run,
+    with_shared,
+    with_suppositions,
+    without,
+)
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
@@ -72,6 +81,10 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     whole = _read(sources, options)
+    if failed(whole) and whole.prose and (rest := behind_solved(whole.prose)):
+        now = _read([Source("input", rest)], options)
+        if not failed(now):
+            return with_shared(now, whole)
     questions = suppositions_in(whole.prose) if failed(whole) else ()
     if not questions:
         return whole

@@ -14,10 +14,12 @@ from oomdoc.intake.asked import asked_in
 from oomdoc.intake.patterns import patterns
 
 _RE: Final = patterns(__file__)
-_FAILED: Final = frozenset({"device", "host", "shared-memory", "said"})
+_FAILED: Final = frozenset({"device", "engine", "host", "shared-memory", "said"})
 """Kinds of outcomes in which a run failed for memory."""
 _OF_BOTH: Final = ("model", "params_b", "method", "objective")
 """Facts that a question names for the failed run as well where nothing else does."""
+_KEPT: Final = (*_OF_BOTH, "param_dtype", "dtype", "quant", "gpu", "seq_len", "max_model_len", "capacity_gib")
+"""Facts of a failed run that the run which works has as well where nothing else is said of it."""
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 """Facts by any of which a run is told of."""
 _CHARACTERS: Final = 6_000
@@ -43,6 +45,20 @@ def suppositions_in(prose: str) -> tuple[str, ...]:
         if stop[0] in "?？" and len(sentence) <= _LONGEST and (supposed := _supposed(sentence)):
             found.append(supposed)
     return tuple(found[:_MAX_QUESTIONS])
+
+
+def behind_solved(prose: str) -> str:
+    """What stands behind the words that a failure is over, where a question does; empty where none."""
+    text = prose[:_CHARACTERS]
+    ends = [found.end() for found in _RE["over"].finditer(text)]
+    rest = text[ends[-1] :].lstrip(" ,，.。-") if ends else ""
+    return rest if "?" in rest or "？" in rest else ""
+
+
+def with_shared(rest: Evidence, whole: Evidence) -> Evidence:
+    """What is read of the question behind a failure that is over, with what the failed run has in common with it."""
+    shared = {name: whole.facts[name] for name in _KEPT if name in whole.facts and name not in rest.facts}
+    return replace(rest, facts={**shared, **rest.facts}, framework=rest.framework or whole.framework)
 
 
 def _supposed(text: str) -> str:
