@@ -31,7 +31,7 @@ def said(document: dict) -> dict[str, float]:
     shape, device = shape_of(job), device_of(job)
     s = resolve_setting(job, shape)
     found = serving_bytes(job, s, shape, device)
-    engine = engine_of(job, s)
+    engine = engine_of(job, s, device)
     assert engine is not None
     return {
         "weights_gib": found.weights / GIB,

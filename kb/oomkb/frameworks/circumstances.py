@@ -68,6 +68,11 @@ def large_card(job: Job) -> bool:
     return (_card_gib(job) or 0) >= 70 and "a100" not in (job.gpu or "").lower()
 
 
+def old_card(job: Job) -> bool:
+    """Cards before Ampere, which vLLM's second engine did not run on before 0.10 (``_is_v1_supported_oracle``)."""
+    return half_of_card(job) == "fp16"
+
+
 def adapters(job: Job) -> bool:
     """Something of adapters is stated."""
     return job.lora is not None and any(v is not None for v in (job.lora.r, job.lora.targets, job.lora.alpha))
@@ -92,6 +97,7 @@ NAMED: Final[Mapping[str, Callable[[Job], bool]]] = MappingProxyType(
             preference,
             rl,
             large_card,
+            old_card,
             adapters,
             unsaid_precision,
         )
@@ -138,7 +144,7 @@ def _card_gib(job: Job) -> float | None:
 
 
 def engine_dtype(job: Job) -> str:
-    """The 16-bit dtype a DeepSpeed engine holds parameters in."""
+    """The 16-bit dtype an engine holds parameters in: the one it computes in."""
     return "fp16" if job.autocast == "fp16" else "bf16"
 
 

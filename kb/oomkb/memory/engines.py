@@ -70,12 +70,17 @@ _RULES: Final = {
 }
 
 
-def engine_of(job: Job, s: Setting) -> Engine | None:
-    """The engine that serves; ``None`` for a plain ``generate`` call."""
+def engine_of(job: Job, s: Setting, device: Device | None = None) -> Engine | None:
+    """The engine that serves; ``None`` for a plain ``generate`` call.
+
+    On cards before Ampere vLLM 0.8 and 0.9 fell back to the engine before (``_is_v1_supported_oracle``).
+    """
     name = next((n for n in _RULES if n in s.framework), None)
     if name is None:
         return Engine("vllm", "total") if job.serving is not None else None
     version, installed = _version(job.versions.get(name)), bool({"flashinfer", "flashinfer-python"} & set(job.versions))
+    if name == "vllm" and (0, 8) <= version < (0, 10) and device is not None and not device.can("bf16"):
+        version = (0, 7)
     said = (job.env or {}).get("VLLM_USE_FLASHINFER_SAMPLER")
     return Engine(name, _RULES[name], version, said == "1" or (said is None and installed and version < (0, 11)))
 

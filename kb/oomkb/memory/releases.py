@@ -365,14 +365,13 @@ _NOT_UPCAST: Final = ("gptq", "none")
 
 
 def upcasts_frozen(job: Job, quant: str) -> bool:
-    """Whether norms, embedding and head of a quantized model were upcast to fp32.
-
-    TRL's trainers did it themselves, unless quantized weights were sharded (PR 1416), before they made models ready
-    their own way (``SFTTrainer``, ``prepare_peft_model``; PR 4081 of September 2025, PR 4577 of November).
+    """Whether norms, embedding and head of a quantized model were upcast to fp32: by scripts of which no more is known
+    (``prepare_model_for_kbit_training``), and by TRL up to PR 4081 and 4577 unless weights were sharded (PR 1416).
     """
-    stated, known = job.loop.kbit_prepared if job.loop else None, version(job.versions.get("trl", ""))
-    own = "trl" in (job.framework or "").lower() and () < known < (0, 24) and job.sharding not in GATHERED
-    return (own if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
+    stated = job.loop.kbit_prepared if job.loop else None
+    name, known = (job.framework or "").lower(), version(job.versions.get("trl", ""))
+    own = (name == "transformers" and "grad_ckpt" in job.assumed) or ("trl" in name and () < known < (0, 24))
+    return (own and job.sharding not in GATHERED if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
 
 
 def fixes_sizes(job: Job) -> bool:

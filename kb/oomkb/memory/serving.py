@@ -163,7 +163,7 @@ def serving_bytes(
 
     :param length: price this ``max_model_len`` instead of the job's.
     """
-    engine = engine_of(job, s)
+    engine = engine_of(job, s, device)
     if engine is None:
         return _generate(job, s, shape)
     if engine.name == "vllm" and replicated(job):
@@ -319,7 +319,7 @@ def largest_max_model_len(
     found = serving_bytes(job, s, shape, device, shapes)
     if found.largest_len is None:
         return None
-    engine = engine_of(job, s)
+    engine = engine_of(job, s, device)
     if engine is None or not engine.first:
         return found.largest_len // _STEP * _STEP
     low, high = 0, max(1, (shape.dims.max_positions or 32768) // _STEP)
