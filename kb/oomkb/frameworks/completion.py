@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oomkb.errors import JobError
 from oomkb.frameworks.abilities import has
+from oomkb.frameworks.dates import timely
 from oomkb.frameworks.declared import default_of
 from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
@@ -114,8 +115,9 @@ def complete(job: Job, *, careful: bool = False) -> Job:
         _apply(_common("careful"), draft)
         _apply(_common("described"), draft)
     named = framework.name if framework else None if job.framework == UNKNOWN else PLAIN
+    versions = timely(job.versions)
     for member in lineage(named):
-        _apply(_own(member.name, job.versions.get(member.package) or job.versions.get(member.name)), draft)
+        _apply(_own(member.name, versions.get(member.package) or versions.get(member.name)), draft)
     _apply(_common("last"), draft)
     return draft.done()
 
