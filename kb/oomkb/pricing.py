@@ -11,10 +11,11 @@ from typing import Final
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError
-from oomkb.frameworks import complete
+from oomkb.frameworks import complete, otherwise
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate
+from oomkb.memory.intervals import joined
 from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.memory.releases import is_litgpt
 from oomkb.memory.shape import ModelShape
@@ -47,6 +48,9 @@ def price(job: Job, *, careful: bool = False) -> Priced:
         shape = shape_of(completed)
         device = device_of(completed)
         estimate = memory.estimate(completed, shape, device, shapes=extra_model_shapes(completed))
+        other = None if careful else otherwise(job, completed)
+        if other is not None:
+            estimate = joined(estimate, memory.estimate(other, shape, device, shapes=extra_model_shapes(other)))
     except ARITHMETIC_ERRORS as error:
         raise JobError(
             f"these values describe no run that can be priced ({type(error).__name__})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -120,6 +121,20 @@ def complete(job: Job, *, careful: bool = False) -> Job:
         _apply(_own(member.name, versions.get(member.package) or versions.get(member.name)), draft)
     _apply(_common("last"), draft)
     return draft.done()
+
+
+def otherwise(job: Job, done: Job) -> Job | None:
+    """The run with the other checkpointing, where what it does is assumed of a script nobody has seen, or of a release
+    nobody states and other releases do otherwise; ``None`` for any other, and for one that is only planned.
+    """
+    if "grad_ckpt" not in done.assumed or job.planned:
+        return None
+    members = lineage(done.framework)
+    script = not members or members[0].name == PLAIN
+    releases = not timely(job.versions) and any(
+        d.field == "grad_ckpt" and d.versions for m in members for d in m.defaults
+    )
+    return replace(done, grad_ckpt=not done.grad_ckpt) if script or releases else None
 
 
 def described(job: Job) -> Job:

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from oomkb.memory.estimate import Interval, Phase
+from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
 from oomkb.memory.overhead import length_dependent
 from oomkb.memory.setting import Setting
@@ -165,3 +166,13 @@ def interval(
     top = value * math.exp(high * width)
     short = least * math.exp(GROUPS["exact"][0]) if least < 1 else 1.0
     return Interval(value * min(short, math.exp(low * width)), top if most is None or value > most else min(top, most))
+
+
+def joined(estimate: Estimate, other: Estimate) -> Estimate:
+    """The estimate with intervals that hold those of the same run otherwise, as far as the card holds it."""
+    spans = {}
+    for meter, span in estimate.intervals.items():
+        beside, most = other.intervals[meter], estimate.capacity_bytes or math.inf
+        low, high = min(span.low_bytes, beside.low_bytes), max(span.high_bytes, min(beside.high_bytes, most))
+        spans[meter] = replace(span, low_bytes=low, high_bytes=high)
+    return replace(estimate, intervals=spans)
