@@ -127,7 +127,7 @@ def otherwise(job: Job, done: Job) -> Job | None:
     """The run with the other checkpointing, where what it does is assumed of a script nobody has seen, or of a release
     nobody states and other releases do otherwise; ``None`` for any other, and for one that is only planned.
     """
-    if "grad_ckpt" not in done.assumed or job.planned:
+    if job.grad_ckpt is not None or done.grad_ckpt is None or job.planned:
         return None
     members = lineage(done.framework)
     script = not members or members[0].name == PLAIN
