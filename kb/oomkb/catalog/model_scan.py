@@ -46,7 +46,10 @@ _HUB: Final = lazy(r"//(?:www\.)?(?:huggingface\.co|hf-mirror\.com|modelscope\.c
 _TRIM: Final = "./-_:\\@+"
 _TAG: Final = lazy(r":[0-9]{1,4}(?:\.[0-9]{1,2})?b(?:-[\w.-]{1,40})?(?![\w:])", re.I | re.A)
 """Size and quantization behind a name as Ollama's library writes them: ``qwen2.5:32b-instruct-q4_K_M``."""
-_SIZE_BEFORE: Final = lazy(r"(?<![A-Za-z0-9.])[0-9]{1,4}(?:\.[0-9]{1,2})?[bm][ -]\Z", re.I | re.A)
+_SIZE_BEFORE: Final = lazy(r"(?<![A-Za-z0-9.])[0-9]{1,4}(?:\.[0-9]{1,2})?[bm](?:[ -]| ?[(（])\Z", re.I | re.A)
+
+_OPENED: Final = lazy(r" ?[(（]", re.A)
+"""Between a size and the family in brackets behind it: ``70B (Llama 3.1)``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def _mention(
         chunk = text[begin:stop]
     if (size := _SIZE_BEFORE.search(text, max(0, begin - 8), begin)) and interpret(chunk, table)[1] is None:
         begin = size.start()
-        chunk = text[begin:stop]
+        chunk = _OPENED.sub(" ", text[begin:stop])
     entry = find(chunk)
     if entry is None and _SETTINGS_FILE.search(chunk):
         return None

@@ -17,6 +17,7 @@ from oomdoc.diagnosis.forms import (
     needs_by_count,
     pinned_most,
 )
+from oomdoc.diagnosis.grid import largest_models
 from oomdoc.diagnosis.own_figures import by_own_figures
 from oomdoc.diagnosis.planned import (
     asks_why_held,
@@ -89,7 +90,8 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if found.outlook is None:
         return ()
     if view.estimate is None and found.grid is not None:
-        return (say("answer.card-alone", cards=cards_of(found.job)),)
+        largest = _largest_models(found) if found.asked is not None and found.asked.wanted == "model" else ()
+        return (*largest, say("answer.card-alone", cards=cards_of(found.job)))
     if view.estimate is None:
         if found.asked is not None and found.asked.diffusion:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
@@ -102,6 +104,21 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     own = by_own_figures(about, view.evidence)
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
     return (*servers(view, asked), *own, first, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
+
+
+def _largest_models(found: Diagnosis) -> Iterator[Message]:
+    """How large a model the card holds, by use."""
+    sizes = [(say(f"grid.row-{use}"), size) for use, size in largest_models(found.job) if size >= _LEAST_B]
+    if sizes:
+        shown = [
+            say("answer.largest-model", use=use, size=f"{size:.0f}" if size >= 10 else f"{size:.1f}")
+            for use, size in sizes
+        ]
+        yield say("answer.largest-models", cards=cards_of(found.job), sizes=shown)
+
+
+_LEAST_B: Final = 0.3
+"""Billions of parameters below which no size is named."""
 
 
 def _refused(found: Diagnosis) -> Message | str | None:

@@ -59,9 +59,39 @@ def _names_a_card_alone(job: Job) -> bool:
 
 def _of_card(job: Job) -> Grid | None:
     """What a card holds of models of usual sizes: served, and trained."""
-    open_ = ("method", "quant", "objective", "serving", "micro_batch", "seq_len", "lora")
-    plain = job.with_fields(dict.fromkeys(open_))
-    return _grid("uses-sizes", plain, _USES, [(f"{size}B", {"params_b": size}) for size in _SIZES])
+    plain = _without_use(job)
+    uses = [(name, _shared(plain, fields)) for name, fields in _USES]
+    return _grid("uses-sizes", plain, uses, [(f"{size}B", {"params_b": size}) for size in _SIZES])
+
+
+def _without_use(job: Job) -> Job:
+    return job.with_fields(dict.fromkeys(("method", "quant", "objective", "serving", "micro_batch", "seq_len", "lora")))
+
+
+def _shared(job: Job, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A use on several cards: they share what is trained."""
+    several = (job.gpus or 1) > 1 and job.sharding is None and fields["objective"] != "inference"
+    return _together(fields, {"sharding": "zero3"}) if several else fields
+
+
+def largest_models(job: Job) -> list[tuple[str, float]]:
+    """Billions of parameters of the largest model that the cards hold, by use; of a stated method alone."""
+    plain = _without_use(job)
+    named = [] if job.method is None or "method" in job.assumed else [use for use in _USES if use[0] == job.method]
+    found = []
+    for name, fields in named or _USES:
+        low, high = 0.0, _LARGEST_B
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            fits = _cell(plain, {**_shared(plain, fields), "params_b": round(middle, 2)})[1]
+            low, high = (middle, high) if fits else (low, middle)
+        found.append((name, low))
+    return found
+
+
+_LARGEST_B: Final = 512.0
+_HALVINGS: Final = 12
+"""Steps of the search for a size: the last is an eighth of a billion."""
 
 
 def _longest(view: View) -> int:

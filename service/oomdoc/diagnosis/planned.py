@@ -25,7 +25,7 @@ from oomkb.units import GIB
 
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
-TRAINING_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128)
+TRAINING_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """Cards that are tried for a run: any part of a machine of eight, and whole machines."""
 _SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 """Of a server, over whose cards every layer is split."""

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
+from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
 from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
-from oomdoc.diagnosis.serving_answers import held_by_engine
+from oomdoc.diagnosis.serving_answers import held_by_engine, room
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Outcome
@@ -91,7 +92,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         seen = [*(one.why for one in found.inferred), *(one.why for one in found.conflicts)]
         weighed = bool(found.sides) and found.asked is not None and found.asked.questions < 2  # "what would it cost"
         left = [] if found.topics or weighed else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
-        return (*lead, first, *seen, *([plan] if plan else []), *also, *others, *left)
+        then = _room_then(view, found) if plan else ()
+        return (*lead, first, *seen, *([plan] if plan else []), *then, *also, *others, *left)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
@@ -110,6 +112,15 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
     plan = _plan(found.plans)
     return (say(key, phase=estimate.peak_phase, owner=estimate.owner, **sizes), *([plan] if plan else []))
+
+
+def _room_then(view: View, found: Diagnosis) -> tuple[Message, ...]:
+    """How many requests the first plan's server holds, where that is asked."""
+    asked, best = found.asked, found.plans[0]
+    if asked is None or asked.wanted != "requests" or best.estimate.served is None:
+        return ()
+    about = Plain(best.job, best.job, best.estimate, found.careful, asked)
+    return tuple(say("answer.room-then", **one.values) for one in room(about) if one.key == "answer.room")
 
 
 def _numbers(view: View, best: CauseFinding) -> list[Message]:

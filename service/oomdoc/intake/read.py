@@ -81,8 +81,8 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     whole = _read(sources, options)
-    if failed(whole) and whole.prose and (rest := behind_solved(whole.prose)):
-        now = _read([Source("input", rest)], options)
+    if failed(whole) and whole.prose and (behind := behind_solved(whole.prose)):
+        now = _read([Source("input", behind)], options)
         if not failed(now):
             return with_shared(now, whole)
     questions = suppositions_in(whole.prose) if failed(whole) else ()

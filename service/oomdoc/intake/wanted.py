@@ -12,9 +12,10 @@ from typing import Final, Literal, cast
 
 from oomdoc.intake.patterns import patterns
 
-Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share"]
+Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share", "model"]
 """``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
-the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes.
+the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes; ``model``: the
+largest that a card holds.
 """
 _RE: Final = patterns(__file__)
 _MAX_WORDS: Final = {"least": 7, "extreme": 7, "smallest": 7, "count": 7, "which": 2}
@@ -32,6 +33,7 @@ _NO_PAIRS: Final = frozenset(
     [
         *(("extreme", what) for what in ("amount", "host", "cards")),
         *((how, what) for how in _MAX_WORDS if how != "count" for what in _PARTS),
+        *((how, "model") for how in _MAX_WORDS if how != "extreme"),
     ]
 )
 """A limit of memory is no question for it."""
@@ -39,6 +41,8 @@ _NO_PAIRS: Final = frozenset(
 
 def wanted_in(text: str) -> Wanted:
     """What a question wants; ``fit`` where it asks for no quantity."""
+    if _RE["alone.model"].search(text):
+        return "model"
     sentences = list(_sentences(text))
     for some in ([one for one in sentences if one.rstrip()[-1:] in ("?", "？") or _RE["puts"].search(one)], sentences):
         if pairs := [(cost, n, kind) for n, sentence in enumerate(some) for cost, kind in _pairs(sentence)]:

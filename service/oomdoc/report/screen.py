@@ -57,7 +57,8 @@ def first_screen(document: dict[str, Any], language: str) -> Screen:
     """The screen of a diagnosis' document."""
     verdict = document["verdict"]
     outlook = document.get("outlook") if verdict == "no-failure" else None
-    answered = outlook is not None and (bool(document.get("estimate")) or outlook["answer"] != "unknown")
+    figures = bool(document.get("estimate") or document.get("grid"))
+    answered = outlook is not None and (figures or outlook["answer"] != "unknown")
     if document.get("explained"):
         topic = document["topics"][0]
         return Screen(topic["title"], tuple(document["sentences"]), more=word("topic.more", language, id=topic["id"]))
