@@ -16,6 +16,7 @@ from oomdoc.diagnosis.view import View
 from oomdoc.intake.asked import asked_of
 from oomdoc.intake.configs.companions import LINKS
 from oomdoc.messages import say
+from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price
@@ -137,7 +138,9 @@ def _ask(fact: str) -> Question:
 
 def _for_lookalike(view: View, cause: str) -> tuple[Question, ...]:
     stated = view.failure is not None and view.failure.free_bytes is not None
-    if cause == "host-ram" and view.job.host_gib is None and not stated:
+    card = gpus.find(str(view.job.gpu)) if view.job.gpu else None
+    shared = card is not None and card.unified  # the host's memory is the card's, which is known
+    if cause == "host-ram" and view.job.host_gib is None and not stated and not shared:
         return (_ask("host_gib"),)
     return ()
 

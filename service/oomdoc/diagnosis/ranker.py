@@ -20,6 +20,7 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from oomdoc.diagnosis.result import CauseFinding, Contribution, Feature
+from oomdoc.messages import Message
 from oomkb.records.taxonomy import CAUSES
 
 _PRIOR: Final = "prior"
@@ -149,7 +150,7 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
         if chances[cause] < _LEAST_PROBABILITY and len(found) >= _FEWEST_SHOWN:
             break
         spoke = contributions(cause, features, table)
-        for_it = [one for one in spoke if one.log_odds >= _LEAST_REASON and one.feature.message is not None]
+        for_it = [one for one in spoke if one.log_odds >= _LEAST_REASON and _is_reason(one.feature.message)]
         for_it.sort(key=lambda one: _is_likeness(one.feature))  # what was read or computed is shown before likeness
         spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))
         why = tuple(one.feature.message for one in for_it[:_MAX_REASONS] if one.feature.message is not None)
@@ -158,6 +159,11 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
         one.log_odds for one in found[0].contributions if one.log_odds > 0 and not _is_likeness(one.feature)
     )
     return tuple(found) if supported >= _LITTLE_SUPPORT else at_most(_MAX_BY_WORDING, found)
+
+
+def _is_reason(message: Message | None) -> bool:
+    """Whether a person would take it for one: how large a model or a card is explains nothing by itself."""
+    return message is not None and message.key not in ("feature.model", "feature.card")
 
 
 def at_most(probability: float, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
