@@ -168,22 +168,32 @@ class MeasuredLine:
         """Whether the largest size that is asked about fits; ``None`` where none is, or the card is not known."""
         if not self.asked or self.capacity_bytes is None:
             return None
-        return self.bytes_at(max(self.asked)) <= _USABLE * self.capacity_bytes
+        low, high = self.bounds(max(self.asked))
+        usable = _USABLE * self.capacity_bytes
+        return True if high <= usable else False if low > usable else None
+
+    def bounds(self, size: int) -> tuple[float, float]:
+        """Between how many bytes it takes at this size: equal on a line through several figures."""
+        (_, held), line = self.points[0], self.bytes_at(size)
+        return (line, line) if len(self.points) > 1 else (min(held, line), max(held, line))
 
 
 def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredLine | None:
     """The least-squares line through at least two figures of one size; ``None`` where they do not rise with it."""
     told = [s.data for s in evidence.find("worked-at") if s.data.get("measured")]
     points = sorted({(d["value"], float(d["shown_bytes"])) for d in told})
-    if len(points) < 2 or len({d["field"] for d in told}) > 1 or len({size for size, _ in points}) < len(points):
+    if not points or len({d["field"] for d in told}) > 1 or len({size for size, _ in points}) < len(points):
         return None
+    beside = [s.data for s in evidence.find("size-beside")]
+    asked = sorted({d["value"] for d in beside if "value" in d} - {size for size, _ in points})
+    if len(points) == 1:  # at most all of it grows with the size
+        size, held = points[0]
+        return MeasuredLine(told[0]["field"], tuple(points), 0.0, held / size, tuple(asked), capacity_bytes)
     size_mean, bytes_mean = (sum(values) / len(points) for values in zip(*points, strict=True))
     step = sum((x - size_mean) * (y - bytes_mean) for x, y in points) / sum((x - size_mean) ** 2 for x, _ in points)
     fixed = bytes_mean - step * size_mean
     if step <= 0 or fixed < 0:
         return None
-    beside = [s.data for s in evidence.find("size-beside")]
-    asked = sorted({d["value"] for d in beside if "value" in d} - {size for size, _ in points})
     sizes = [d["size_bytes"] for d in beside if "size_bytes" in d]
     card = capacity_bytes if capacity_bytes not in [y for _, y in points] else None
     card = card or max((size for size in sizes if size >= points[-1][1]), default=None)
@@ -209,15 +219,21 @@ def of_own_figures(
     if said := tuple(pools(evidence)):
         return _OF_CARD.get(said[0].key), said
     line = None if priced else measured_line(evidence, capacity_bytes)
-    if line is None:
+    if line is None or (len(line.points) == 1 and not line.asked):
         return None
-    answer: Answer | None = None if line.fits is None else "fits" if line.fits else "does-not-fit"
+    if line.fits is None:
+        answer: Answer | None = "tight" if line.asked and line.capacity_bytes is not None else None
+    else:
+        answer = "fits" if line.fits else "does-not-fit"
     return answer, tuple(by_measured_line(line))
 
 
 def by_measured_line(line: MeasuredLine) -> Iterator[Message]:
     """Whether what is asked about fits, by the person's figures alone."""
     capacity, unit = line.capacity_bytes, _UNIT[line.field]
+    if len(line.points) == 1:
+        yield from _by_one_figure(line)
+        return
     listed = [say("answer.own-point", size_bytes=y, name=_named(line.field, x)) for x, y in line.points]
     runs = [_run(_named(line.field, size), line.bytes_at(size), capacity) for size in line.asked]
     if capacity is not None and (not line.asked or line.fits is False or line.field == "micro_batch"):
@@ -232,6 +248,16 @@ def by_measured_line(line: MeasuredLine) -> Iterator[Message]:
     yield say(f"answer.own-line-{line.field}".replace("_", "-"), step_bytes=step, fixed_bytes=line.fixed_bytes)
     if runs:
         yield say("answer.own-figures", points=listed, runs=runs)
+
+
+def _by_one_figure(line: MeasuredLine) -> Iterator[Message]:
+    """Between what the sizes that are asked about lie, where one figure is known: how much of it is fixed is not."""
+    if line.capacity_bytes is not None:
+        yield say(f"answer.own-{'perhaps' if line.fits is None else 'yes' if line.fits else 'no'}")
+    for size in line.asked:
+        low, high = line.bounds(size)
+        yield say("answer.own-between", name=_named(line.field, size), low_bytes=low, high_bytes=high)
+    yield say("answer.own-second", point=_point(Point(line.field, *line.points[0], 0.0)))
 
 
 _UNIT: Final = {"micro_batch": 1, "seq_len": 1024}

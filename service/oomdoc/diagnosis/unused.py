@@ -10,11 +10,14 @@ from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.intake.asked import WrittenNumber
 from oomdoc.intake.numbers import numbers_in
 from oomdoc.messages import Message, say
+from oomkb.catalog import gpus
 from oomkb.units import GIB
 
 _MAX_NAMED: Final = 4
 _MAX_DEPTH: Final = 8
 _TOLERANCE: Final = 1e-3
+_SOLD: Final = (4, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 144, 180, 192, 256, 288)
+"""Sizes of cards as they are sold, in GB: a card of 80 holds 79.15 GiB."""
 _FROM_BYTES: Final = 1 << 27
 """What signals hold from so much on are bytes, which people write in GiB."""
 
@@ -27,7 +30,9 @@ def unused_numbers(found: Diagnosis) -> Iterator[Message]:
     evidence = found.evidence
     read = [fact.value for fact in evidence.facts.values()], [signal.data for signal in evidence.signals]
     words = [getattr(asked, field.name) for field in fields(asked) if field.name != "numbers"]
-    if left := unused(asked.numbers, *read, found.job, evidence.versions, words):
+    card = gpus.find(str(found.job.gpu)) if found.job.gpu else None
+    nominal = [] if card is None else [number for number in _SOLD if 0.9 < card.capacity_bytes / GIB / number <= 1.0]
+    if left := unused(asked.numbers, *read, found.job, evidence.versions, words, nominal):
         yield say("answer.unused", phrases=list(left[:_MAX_NAMED]))
 
 

@@ -35,7 +35,16 @@ _MAX_BATCH, _MIN_LENGTH = 64, 256
 def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """``worked-at`` for each size that somebody measured at a batch or a length."""
     listed = list(_listed(lines))
-    yield from listed or _beside(lines, words)
+    if listed:
+        yield from listed
+        return
+    alone = list(_beside(lines, words))
+    yield from alone
+    for line in list(candidates(SIZED, lines, words))[:_MAX_MEASURED] if alone else ():
+        for found in SIZED.finditer(line.raw[:LONG]):
+            data = {"field": "micro_batch" if found["xb"] else "seq_len", "value": count_of(found["n"])}
+            if data["field"] == alone[0].data["field"]:
+                yield Signal("size-beside", line.span(found.start() + 1), MappingProxyType(data))
 
 
 def _listed(lines: Sequence[Line]) -> Iterator[Signal]:

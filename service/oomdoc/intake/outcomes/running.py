@@ -22,6 +22,9 @@ def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], pros
     """
     if outcome is None or outcome.name not in ("said-growth", "complaint") or outcome.memory == "host":
         return outcome
+    measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
+    if outcome.name == "complaint" and measured and any("?" in line.text or "？" in line.text for line in prose):
+        return Outcome("question", "memory-question", outcome.span, None, 0.8)  # of a run that was measured as it ran
     if not any(signal.name in _CACHE_MADE for signal in signals):
         return outcome
     grows = any(_RE["over_time"].search(line.text[:_MAX_CHARS]) for line in prose[:_MAX_TRIED])

@@ -57,7 +57,10 @@ def sizes_of(
             sure = 0.85 if inside else _capacity(text, start, end, before, behind, cards)
         if sure and count > 1 and (_RE["in_all_before"].search(before) or _RE["in_all_behind"].match(behind)):
             gib /= count
-        if not sure or not 2 <= gib <= 300 or (found["unit"] in "mM" and gib < 4):
+        beside = inside or any(
+            0 <= first - found.end() <= _BESIDE or 0 <= start - last <= _BESIDE for first, last in cards
+        )
+        if not sure or not 2 <= gib <= (_MAX_UNIFIED_GIB if beside else 300) or (found["unit"] in "mM" and gib < 4):
             continue
         minus = 1.5 * doubt(text, start, end)
         sure = max(0.5 if minus < 0.8 else 0.2, sure - minus)
@@ -65,6 +68,12 @@ def sizes_of(
         several = found["count"] or found["times"]
         if several and not inside and 1 <= int(several) <= 20000:
             yield Fact("gpu_count", int(several), span, "prose", 0.75)
+
+
+_MAX_UNIFIED_GIB: Final = 1024
+"""What the largest machine whose card shares the host's memory may hold; other cards hold less than 300."""
+_BESIDE: Final = 2
+"""Characters between a size and the name of the card that it is of."""
 
 
 def _size_field(before: str, behind: str) -> str | None:
