@@ -1,8 +1,8 @@
 """What can be taken from a configuration whose framework is unknown: keys that mean the same wherever they stand.
 
 The keys are rows of ``guesses.toml``. One counts where it is in no other role's section (an evaluation's, a reward
-model's, a data set's) and wherever it does count it says the same. What is taken so is a guess, never written back,
-and no framework's defaults go with it.
+model's, a data set's) and wherever it does count it says the same. What is taken so is a guess, and no framework's
+defaults go with it. Written back are numbers and switches alone, where one place and no other says the field.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.named_codecs import CODECS
-from oomdoc.intake.configs.table import Codec, Reading, norm, words
+from oomdoc.intake.configs.table import DROP, Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag
 from oomdoc.intake.configs.wordlist import word_set
 from oomdoc.intake.prose.model_names import looks_like_model
@@ -125,7 +125,39 @@ def trains(keys: Iterable[str], at_least: int = 1) -> bool:
 
 def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     """(field, value, entry) of every field that is said without doubt."""
-    stated = [(norm(e.key), e) for e in entries if not e.off and e.resolved and e.style in _STATES]
+    for readings in _by_field([e for e in entries if e.resolved]).values():
+        if readings and all(value == readings[0][1] for _, value, _ in readings):
+            yield readings[0]
+
+
+def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Entry, Any] | None:
+    """The one setting that says a field, and what to write there; ``None`` where several do, or its words are not known."""
+    entries = list(entries)
+    places = {entry.value_span: entry for _, _, entry in _by_field(entries).get(field, ())}
+    if len(places) != 1:
+        return None
+    entry = next(iter(places.values()))
+    like = [e for e in entries if not e.off and e.key_span != entry.key_span and norm(e.key) == norm(entry.key)]
+    codec = _codec_of(norm(entry.key), field)
+    if like or not entry.resolved or codec not in _WRITTEN or codec.read(value) != value:
+        return None
+    # A switch without a value takes none: off, it is absent.
+    return entry, DROP if entry.style == "bare" and value is False else codec.write(value, entry.value)
+
+
+_WRITTEN: Final = (codecs.INT, codecs.NUMBER, codecs.FRACTION, codecs.FLAG)
+
+
+def _codec_of(key: str, field: str) -> Codec:
+    """How the value of a key that says a field is written; of a batch beside accumulated steps, as a number."""
+    parts = _SEPARATE.split(key)
+    rows = [rows.get(name) for rows in _table().values() for name in (".".join(parts[-2:]), parts[-1])]
+    return next((row[1] for row in rows if row is not None and row[0] == field), codecs.INT)
+
+
+def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
+    """What every key that means the same everywhere says, by field."""
+    stated = [(norm(e.key), e) for e in entries if not e.off and e.style in _STATES]
     off = _switched_off(stated)
     stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
     keys = [key for key, _ in stated]
@@ -146,9 +178,7 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
     said.setdefault("model", list(_models(own)))
     if any(_ADAPTERS.search(key) and flag(e.value) is False for key, e in stated):
         said = {field: readings for field, readings in said.items() if not field.startswith("lora.")}
-    for readings in said.values():
-        if readings and all(value == readings[0][1] for _, value, _ in readings):
-            yield readings[0]
+    return said
 
 
 def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.document import clean_key
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.guessing import guessed_place
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.frameworks import ENGINES, LAUNCHERS
 
@@ -28,7 +29,9 @@ def _said_by(view: View, key: Key) -> list[str]:
 def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
     """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
     if doc.table is None:
-        return None
+        place = guessed_place(doc.entries, name, value) if doc.unknown else None
+        key = next((key for key in view if place is not None and view[key] is place[0]), None)
+        return (0, {key: place[1]}) if place is not None and key is not None else None
     keys, groups = doc.table.rows(name)
     if value is None and any(field == name and _is_kind(entry) for field, _, entry in doc.readings()):
         return None

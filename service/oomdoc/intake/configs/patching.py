@@ -71,7 +71,7 @@ def _runs(doc: Doc) -> bool:
 def _one(source: Text, name: str, value: Any) -> Text | None:
     """The text with one change made, or ``None`` where no key says it."""
     docs = source.docs
-    runs = [doc for doc in docs if _runs(doc)]
+    runs = [doc for doc in docs if _runs(doc) or doc.unknown]
     stated = [doc for doc in runs if any(found == name for found, _, _ in doc.readings())]
     if len(runs) > 1 and len(stated) != 1:
         return None  # of several runs nobody says which is meant

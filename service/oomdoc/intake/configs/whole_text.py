@@ -46,9 +46,10 @@ def candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
     def rank(item: tuple[int, Doc]) -> tuple[int, int, int]:
         _, doc = item
         launcher = doc.table is not None and doc.table.name in LAUNCHERS
-        return (2 if doc.form == "ini" else 1 if launcher else 0, -len(doc.readings()), -len(doc.entries))
+        kind = 3 if doc.form == "ini" else 2 if launcher else 1 if doc.unknown else 0
+        return kind, -len(doc.readings()), -len(doc.entries)
 
-    return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None), key=rank)
+    return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None or d.unknown), key=rank)
 
 
 @dataclass(frozen=True, slots=True)
