@@ -10,6 +10,7 @@ leaves no trace.
 - ``base``: the framework whose keys and defaults it has too; ``reads``: those whose keys it has, where they are others
   than the base; ``ignores``: keys of them that mean something else here, and classes whose calls are not the run's.
 - ``programs``: regular expressions over what is run or imported.
+- ``scripts``: likewise, over names that scripts of others have too: each counts beside two of the hints.
 - ``starts``: what is typed to start it; before an option, such a word may be a value all the same (``--backend vllm``).
 - ``marks``, ``hints``: keys that only this framework has; keys that it has among others.
 - ``own_prefixes``: leading parts of a path that only this framework's keys have: each such key counts for it.
@@ -21,6 +22,7 @@ leaves no trace.
 - ``prefixes``: leading parts of a path that may be left out, the longest first.
 - ``by_last_part``: whether a nested key counts by its last part alone; ``whole_paths``: whether it never does (so it is
   where a record builds on no other).
+- ``toml``: whether its configurations may be TOML.
 - ``dashes``, ``bare_flags``: whether flags are spelt with dashes, and whether a switch takes no value.
 - ``deepspeed_file``: how the DeepSpeed configurations that it brings are named; ``deepspeed_offloading``: those that
   offload the optimizer although their names do not say so.
@@ -136,6 +138,7 @@ class Record:
     reads: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
     starts: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset()
     hints: frozenset[str] = frozenset()
@@ -147,6 +150,7 @@ class Record:
     rivals: frozenset[str] = frozenset()
     adds: frozenset[str] = frozenset()
     adds_beside: frozenset[str] = frozenset()
+    toml: bool = False
     dashes: bool = False
     bare_flags: bool = False
     by_last_part: bool = False
@@ -171,7 +175,7 @@ class Record:
 
 
 _FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
-_LISTS: Final = ("aliases", "programs", "prefixes", "own_prefixes")
+_LISTS: Final = ("aliases", "programs", "scripts", "prefixes", "own_prefixes")
 _WORDS: Final = (
     "starts",
     "marks",
@@ -185,7 +189,7 @@ _WORDS: Final = (
 )
 _TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
 _PLAIN: Final = (
-    *(*_TEXTS, "min_compute", "dashes", "bare_flags", "by_last_part", "whole_paths"),
+    *(*_TEXTS, "min_compute", "toml", "dashes", "bare_flags", "by_last_part", "whole_paths"),
     *("described", "roles", "lines"),
 )
 

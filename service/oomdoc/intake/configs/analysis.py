@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.forms.loose import parse_loose
 from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
+from oomdoc.intake.configs.forms.words import Variable
 from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomdoc.intake.configs.framework_choice import judge, recognise_doc
 from oomdoc.intake.configs.nesting import embedded, modelfile
@@ -128,7 +129,7 @@ def _interpolated(entries: list[Entry]) -> list[Entry]:
             roots = (entry.key.split(".")[:depth] for depth in range(entry.key.count(".") + 1))
             found = next((by_key[k] for root in roots if (k := ".".join((*root, link[1]))) in by_key), None)
         if found is not None and found is not entry and not isinstance(found.value, dict):
-            out.append(replace(entry, value=found.value, value_span=found.value_span, quote=found.quote, shared=True))
+            out.append(entry.written_at(found))
         else:
             out.append(entry)
     return out
@@ -168,10 +169,22 @@ def _shell(text: str, segment: Segment) -> list[Fragment]:
         inner = text[body.start : body.end].lstrip()
         form = "json" if inner[:1] == "{" else "python" if re.match(r"(?:import|from) ", inner) else "yaml"
         try:
-            out = out + _parse(text, Segment(form, body.start, body.end))
+            for piece in _parse(text, Segment(form, body.start, body.end)):
+                entries = (_of_variable(entry, body.known) for entry in piece.entries)
+                out = [*out, replace(piece, entries=tuple(entries))]
         except FormError:
             continue
     return out
+
+
+_NAME: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,80})\}?\Z")
+
+
+def _of_variable(entry: Entry, known: Mapping[str, Variable]) -> Entry:
+    """A value that is a variable of the script which writes the file, as the script sets it."""
+    found = _NAME.match(entry.value) if isinstance(entry.value, str) else None
+    variable = known.get(found[1]) if found is not None else None
+    return entry.written_at(variable.word) if variable is not None and variable.word.resolved else entry
 
 
 def _fragments(text: str, segment: Segment) -> list[Fragment]:

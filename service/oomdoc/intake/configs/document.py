@@ -211,7 +211,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None, *, whole: bool = Tru
             key = _named_in(key, owner, names, pair=entry.style == "pair")
             home, _, last = key.rpartition(".")
             key = last if home in homes and key not in names and last in names else key
-            key = _in_full(key, names) if entry.style in ("flag", "flag=", "bare") else key
+            key = _in_full(key, owner, names) if entry.style in ("flag", "flag=", "bare") else key
         yield entry if key == entry.key else replace(entry, key=key)
 
 
@@ -248,11 +248,16 @@ def _named_in(key: str, owner: Table, names: frozenset[str], *, pair: bool) -> s
     return key
 
 
-def _in_full(key: str, names: frozenset[str]) -> str:
-    """An option that was cut short within a word, as argparse takes it: the only known one that begins so."""
+def _in_full(key: str, owner: Table, names: frozenset[str]) -> str:
+    """An option that was cut short, as argparse takes it: the only known one that begins so.
+
+    Behind a whole word only of an engine, whose options are all known: a script may have that one beside.
+    """
     if key in names or len(key) < _MIN_KEY_CHARS or "_" not in key or "." in key:
         return key
-    longer = {norm(name) for name in names if norm(name).startswith(key) and norm(name)[len(key)] != "_"}
+    longer = {norm(name) for name in names if norm(name).startswith(key)}
+    if owner.record.kind != "serving":
+        longer = {name for name in longer if name[len(key)] != "_"}
     return longer.pop() if len(longer) == 1 else key
 
 

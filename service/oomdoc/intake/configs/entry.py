@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Literal
 
+from oomdoc.intake.configs.forms.words import Word
+from oomdoc.intake.configs.values import as_scalar
 from oomkb.dataclass import dataclass
 
 Style = Literal["pair", "flag", "flag=", "bare", "override", "kwarg", "assign", "attribute", "env", "item", "call"]
@@ -41,6 +43,11 @@ class Entry:
     off_reason: str = ""
     resolved: bool = True
     """False where the value is an expression nobody can know from the text."""
+
+    def written_at(self, other: Entry | Word) -> Entry:
+        """This setting with a value that stands elsewhere: in a variable, or under another key."""
+        value = other.value if isinstance(other, Entry) else as_scalar(other.text)
+        return replace(self, value=value, value_span=other.value_span, quote=other.quote, shared=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

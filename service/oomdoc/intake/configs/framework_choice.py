@@ -48,20 +48,27 @@ class Recognition:
 
 
 @cache
-def _patterns(table_name: str) -> tuple[re.Pattern[str], ...]:
+def _patterns(table_name: str, field: str) -> tuple[re.Pattern[str], ...]:
     found = table(table_name)
-    return tuple(re.compile(c) for c in found.record.programs) if found is not None else ()
+    return tuple(re.compile(c) for c in getattr(found.record, field)) if found is not None else ()
 
 
 @lru_cache(maxsize=1024)
-def _runs(table_name: str, programs: str) -> bool:
+def _runs(table_name: str, programs: str, field: str = "programs") -> bool:
     """Whether a program of a framework's own is run; asked anew after each change that a patch makes."""
-    return any(p.search(programs) for p in _patterns(table_name))
+    return any(p.search(programs) for p in _patterns(table_name, field))
+
+
+_HINTS_OF_A_SCRIPT: Final = 2
+"""Keys that a framework has among others, beside which a script's common name counts."""
 
 
 def _evidence(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
     """Programs and keys of the table's own; with one of them, what speaks for its bases speaks for it too."""
-    commands = int(bool(programs) and _runs(table.name, programs))
+    beside = len(table.hints & keys) >= _HINTS_OF_A_SCRIPT
+    commands = int(
+        bool(programs) and (_runs(table.name, programs) or (beside and _runs(table.name, programs, "scripts")))
+    )
     marks = len(table.record.marks & keys)
     if table.record.own_prefixes:
         marks += sum(1 for key in keys if key.startswith(table.record.own_prefixes))
@@ -78,16 +85,19 @@ def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]
     return own + len(table.hints & keys), own
 
 
-def candidates(keys: Iterable[str], programs: str, likely: str | None = None) -> list[Recognition]:
+def candidates(keys: Iterable[str], programs: str, likely: str | None = None, form: str = "") -> list[Recognition]:
     """The tables for which there is some evidence, best first.
 
     :param keys: normalised keys, nested ones both whole and by their last part.
     :param programs: what is run, imported and called, as text (bounded by the caller).
+    :param form: the form that it is in; not every framework takes TOML.
     :param likely: the framework of what surrounds it, which wins where the evidence is no better for another.
     """
     found, programs = frozenset(keys), programs if programs.strip() else ""
     scored: list[tuple[int, int, int, Table]] = []
     for place, row in enumerate(TABLES):
+        if form == "toml" and not row.record.toml:
+            continue
         score, own = _score(row, found, programs)
         if row.name == likely and score:
             score, own = score + 2, own + 2
@@ -120,7 +130,7 @@ def probability_of(found: Recognition, known: Collection[bool]) -> float:
 
 def recognise_doc(doc: Doc, likely: str | None = None) -> None:
     """Give a piece the table that fits best, where one does."""
-    found = next(iter(candidates(_speaking(doc), doc.programs, likely)), None)
+    found = next(iter(candidates(_speaking(doc), doc.programs, likely, doc.form)), None)
     doc.table = found.table if found is not None else fallback(doc)
     doc.marks = (found.command, found.marks) if found is not None else (False, 0)
 
@@ -196,7 +206,7 @@ def _only_settings(doc: Doc) -> bool:
 
 def _reconsider(doc: Doc, settings: list[Entry]) -> None:
     """Another table for which less speaks at first sight, but which knows the keys."""
-    for other in candidates(_speaking(doc), doc.programs)[1:]:
+    for other in candidates(_speaking(doc), doc.programs, form=doc.form)[1:]:
         known = known_keys(settings, other.table)
         probability = probability_of(other, known)
         if (other.marks or other.command) and probability >= max(ENOUGH, doc.probability):

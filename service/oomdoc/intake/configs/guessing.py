@@ -17,7 +17,7 @@ from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.named_codecs import CODECS
 from oomdoc.intake.configs.table import DROP, Codec, Reading, norm, words
-from oomdoc.intake.configs.values import flag
+from oomdoc.intake.configs.values import flag, number
 from oomdoc.intake.configs.wordlist import word_set
 from oomdoc.intake.prose.model_names import looks_like_model
 from oomdoc.stated import DOTTED_FIELDS
@@ -141,11 +141,31 @@ def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Ent
     codec = _codec_of(norm(entry.key), field)
     if like or not entry.resolved or codec not in _WRITTEN or codec.read(value) != value:
         return None
+    if any(not e.off and _at_odds(norm(e.key), e.value, field, entry.value, value) for e in entries):
+        return None
     # A switch without a value takes none: off, it is absent.
     return entry, DROP if entry.style == "bare" and value is False else codec.write(value, entry.value)
 
 
 _WRITTEN: Final = (codecs.INT, codecs.NUMBER, codecs.FRACTION, codecs.FLAG)
+
+
+_BY_TOKENS: Final = compiled(r"(?:batch|per_(?:gpu|device))\w{0,12}_tokens?\Z|tokens?_(?:\w{1,8}_)?per_(?:gpu|device|batch)\Z")
+_ALL_SAMPLES: Final = compiled(r"(?:\A|global_|total_|train_)batch_size\Z")
+_LONGEST: Final = compiled(r"max_position_embeddings?\Z")
+
+
+def _at_odds(key: str, other: Any, field: str, was: Any, value: Any) -> bool:
+    """Whether another setting keeps a new value from being in effect, or from being taken: a batch that is filled by
+    tokens, a batch of all steps that the new one does not divide, a model that takes no longer text.
+    """
+    name, count = _SEPARATE.split(key)[-1], number(other)
+    if not count or isinstance(value, bool):
+        return False
+    if field == "micro_batch":
+        divided = _ALL_SAMPLES.search(name) is not None and count % (number(was) or count) == 0 and count != was
+        return _BY_TOKENS.search(name) is not None or (divided and count % value != 0)
+    return field == "seq_len" and _LONGEST.search(name) is not None and value > count
 
 
 def _codec_of(key: str, field: str) -> Codec:

@@ -22,6 +22,8 @@ _ENV_PATH: Final = compiled(r"\.(?:environment|envs?)\.")
 _SHELLS: Final = frozenset({"sh", "bash", "zsh", "ash", "dash"})
 _DEFAULT: Final = compiled(r"\$\{[A-Za-z_]\w{0,60}:?-(?P<value>[^${}\"'\s]{1,200})\}")
 _WHOLE_COMMAND: Final = compiled(r"\S\s{1,200}--[A-Za-z]")
+_OPTION: Final = compiled(r"--[A-Za-z][\w.-]{2,80}(?:=|\Z)")
+"""A list that begins with an option is one of arguments, whatever it is called."""
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
 _ARGUMENTS: Final = compiled(r"[A-Z]+_ADDITIONAL_ARGS\Z")
 """A variable whose text is added to an engine's command (KServe's ``VLLM_ADDITIONAL_ARGS``)."""
@@ -42,10 +44,10 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     out: list[Fragment] = []
     env: list[Entry] = []
     image = next((str(e.value) for e in entries if e.key.rsplit(".", 1)[-1] in _IMAGES and e.value), "")
-    known = _variables(entries)
+    known = _variables(text, entries)
     for entry in entries:
         last = entry.key.rsplit(".", 1)[-1]
-        if last in _COMMAND_KEYS and isinstance(entry.value, list):
+        if isinstance(entry.value, list) and (last in _COMMAND_KEYS or _OPTION.match(str((entry.value or [""])[0]))):
             out += _argument_list(text, entry, image)
         elif last in _COMMAND_KEYS and isinstance(entry.value, str) and " " in entry.value:
             out += _command_text(text, *entry.value_span, image, known)
@@ -70,11 +72,7 @@ def _filled(text: str, entries: Iterable[Entry], defaults: Mapping[str, Entry]) 
     """Values that a command leaves open (``--port {port}``), as the file's own ``defaults:`` have them."""
     for entry in entries:
         known = defaults.get(text[slice(*entry.value_span)])
-        yield (
-            entry
-            if known is None
-            else replace(entry, value=known.value, value_span=known.value_span, quote=known.quote, shared=True)
-        )
+        yield entry if known is None else entry.written_at(known)
 
 
 def _argument_list(text: str, entry: Entry, image: str) -> list[Fragment]:
@@ -147,11 +145,15 @@ def _command_text(
     ]
 
 
-def _variables(entries: Iterable[Entry]) -> dict[str, Variable]:
-    """What ``envs:`` of a SkyPilot job sets for its scripts."""
+def _variables(text: str, entries: Iterable[Entry]) -> dict[str, Variable]:
+    """What ``envs:`` of a SkyPilot job sets for its scripts, and ``env:`` of a dstack task."""
     out: dict[str, Variable] = {}
     for entry in entries:
         section, _, name = entry.key.partition(".")
+        for item in entry.items if entry.key == "env" else ():
+            if (found := _env_item(text, item)) is not None:
+                word = Word(str(found.value), *found.value_span, quote=found.quote, value_span=found.value_span)
+                out[found.key] = Variable(found.key, word, found.key_span, exported=True)
         if section == "envs" and isinstance(entry.value, str | int | float) and name.isidentifier():
             span = _inside(entry)
             word = Word(str(entry.value), *span, quote=entry.quote, value_span=span)

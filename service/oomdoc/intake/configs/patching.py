@@ -19,6 +19,7 @@ from oomdoc.intake.configs.launch import counted_as, every_statement
 from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, breaks, is_off, says, stored_otherwise, unified
 from oomdoc.intake.configs.segments import form_of
+from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.whole_text import Text, candidates, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
@@ -80,7 +81,8 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
     for index, doc in candidates(docs):
         found = writes_for(doc, doc.view(), name, value)
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
-        if found is not None and not (found[0] and elsewhere):  # a smaller command beside the run is none of its own
+        # A smaller command beside the run is none of its own, and what another piece says is not added a second time.
+        if found is not None and not (found[0] and (elsewhere or _has_own_key(docs, doc, name))):
             options.append((found[0], index, found[1]))
     for fits in (0, 1):
         for level, index, writes in options:
@@ -89,6 +91,12 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
                 if done is not None:
                     return done
     return None
+
+
+def _has_own_key(docs: Sequence[Doc], doc: Doc, name: str) -> bool:
+    """Whether a piece around one (what a wrapper of an engine takes) has a key of the field's own name (``tp: 1``)."""
+    around = (d for d in docs if d is not doc and d.table is None and d.form == doc.form)
+    return any(norm(e.key).rsplit(".", 1)[-1] == name for d in around for e in d.entries)
 
 
 def _write_all(source: Text, index: int, writes: Mapping[str, Any]) -> Text | None:

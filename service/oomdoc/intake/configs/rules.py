@@ -246,7 +246,7 @@ def _shown(condition: str) -> str:
         return condition
     key = found["keys"].split(",")[0]
     if found["how"] == ">":
-        return f"{key} > {found['what']}"
+        return f"{key} {'<=' if off else '>'} {found['what']}"
     said = (found["what"] or "true").split("|")[0]
     said = {"on": "true", "off": "false", "-": "null", "true": "true"}.get(said, said)
     return f"{key}={'false' if off and said == 'true' else said}"

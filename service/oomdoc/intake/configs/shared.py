@@ -189,17 +189,15 @@ def _model_argument(flags: tuple[str, ...], options: Options) -> Group:
 
     def read(view: View) -> Iterator[Reading]:
         name = view.first(*map(norm, flags))
-        if name is not None and isinstance(view[name].value, str):
-            yield "model", view[name].value, view[name]
+        if name is not None and (said := MODEL.read(view[name].value)):
+            yield "model", said, view[name]
             return
         words = [view[f"@{i}"] for i in range(10) if f"@{i}" in view]
         follows = [second for first, second in pairwise(words) if str(first.value) in before]
         if words and set(before).intersection(view.programs.split()[:1]) and "/" in str(words[0].value):
             follows.append(words[0])
         calls = (view[name] for name in ("LLM:@0", "pipeline:@0", "Engine:@0") if name in view)
-        found = next((entry for entry in (*follows, *calls) if isinstance(entry.value, str)), None)
-        if found is not None:
-            yield "model", found.value, found
+        yield from [("model", said, entry) for entry in (*follows, *calls) if (said := MODEL.read(entry.value))][:1]
 
     def write(view: View, _field: str, value: Any) -> dict[str, Any] | None:
         name = view.first(*map(norm, flags))

@@ -163,10 +163,17 @@ def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
         said_at = {entry.key_span for name, _, entry in each if name in wanted}
         free |= {name for name, _, entry in each if entry.key_span in said_at}  # one key says both
     new_ones = [n for n in new if n not in old and n in _NOT_BY_THE_WAY and n not in free and not is_off(new[n])]
-    changed = new_ones + [n for n in old if n not in free and n[:4] != "env." and not same(old[n], new.get(n))]
+    changed = new_ones + [
+        n for n in old if n not in free and n[:4] != "env." and not same(_shape(old[n]), _shape(new.get(n)))
+    ]
     if changed == ["grad_accum"] and "micro_batch" in wanted and _in_all(old) == _in_all(new):
         return []  # it follows from a total that stays
     return changed
+
+
+def _shape(value: Any) -> Any:
+    """A model's sizes without the longest text it takes, for which the length of samples may be a variable's too."""
+    return {k: v for k, v in value.items() if k != "max_position_embeddings"} if isinstance(value, Mapping) else value
 
 
 def _in_all(said: Mapping[str, Any]) -> Any:
@@ -205,11 +212,23 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
             now = _proportion(doc, keys)
             if about and (completed if now is None else _proportion(was, keys) != now):
                 bad.update(dict.fromkeys(about, f"needs {keys[0]}=*"))
+    bad.update(dict.fromkeys(wanted.keys() & _LENGTHS, "needs prompt_len < seq_len") if _no_room(after, before) else {})
     ranks, needed = _ranks(after.values), _split_over(after.values)
     if ranks and needed > ranks and _split_over(before.values) <= (_ranks(before.values) or needed):
         each = -(-needed // int(after.values.get("nodes") or 1))
         bad.update(dict.fromkeys((n for n in wanted if n in _SIZES), f"needs gpus={each}"))
     return bad
+
+
+_LENGTHS: Final = frozenset(("prompt_len", "seq_len"))
+
+
+def _no_room(after: Text, before: Text) -> bool:
+    """Whether a changed text leaves no room behind the prompt, where prompt and answer are counted together."""
+    now, was = (
+        [text.values[n] for n in sorted(_LENGTHS) if isinstance(text.values.get(n), int)] for text in (after, before)
+    )
+    return len(now) == len(_LENGTHS) and now[0] >= now[1] and now != was and not (len(was) > 1 and was[0] >= was[1])
 
 
 def _broken(doc: Doc) -> list[Need]:

@@ -47,8 +47,9 @@ def _base(word: str) -> str:
     return word.rsplit("/", 1)[-1]
 
 
-def _is_flag(word: Word) -> bool:
-    return not word.quote and _FLAG.match(word.text) is not None and not word.text.startswith("---")
+def _is_flag(text: str, word: Word) -> bool:
+    plain = not word.quote or text[word.start : word.start + 2] == "--"  # the quotes of the variable behind its sign
+    return plain and _FLAG.match(word.text) is not None and not word.text.startswith("---")
 
 
 def _value(word: Word) -> Any:
@@ -115,7 +116,7 @@ class _Reader:
         word = self.words[index]
         if self.holds_flags(word):
             return index + 1
-        if _is_flag(word):
+        if _is_flag(self.text, word):
             return self.flag(index)
         match = _OVERRIDE.match(self.text, word.start, word.end) if not word.quote or "=" in word.text else None
         if match is None and word.quote and not word.shared:
@@ -201,7 +202,7 @@ class _Reader:
             word = self.words[index]
             if not word.quote and _PROSE.fullmatch(word.text):
                 break
-            if _is_flag(word) or self.holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
+            if _is_flag(self.text, word) or self.holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
                 break
             out.append(word)
             index += 1

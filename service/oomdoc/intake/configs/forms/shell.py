@@ -45,7 +45,7 @@ class _Tokeniser:
         self.after_continuation = False
         self.in_array = False
         self.redirect = False
-        self.pending: list[tuple[str, str]] = []
+        self.pending: list[tuple[re.Match[str], str]] = []
         self.unclosed = 0
 
     def run(self) -> Shell:
@@ -174,20 +174,21 @@ class _Tokeniser:
 
     def bodies(self) -> None:
         pending, self.pending = self.pending, []
-        for mark, target in pending:
+        for opened, target in pending:
             start = self.at
             at = start
             while at < self.end:
                 stop = self.text.find("\n", at, self.end)
                 stop = self.end if stop < 0 else stop
-                if self.text[at:stop].strip() == mark:
+                if self.text[at:stop].strip() == opened[2]:
                     self.at = min(stop + 1, self.end)
                     break
                 at = stop + 1
             else:
                 at = self.end
                 self.at = self.end
-            self.out.heredocs.append(Heredoc(start, min(at, self.end), target))
+            known = {} if opened[1] else dict(self.out.variables)
+            self.out.heredocs.append(Heredoc(start, min(at, self.end), target, known))
 
     def backslash(self) -> None:
         match = _CONTINUED.match(self.text, self.at, self.end)
@@ -334,7 +335,7 @@ class _Tokeniser:
         if match:
             words = [w.text for w in self.command.words]
             target = words[-1] if words and words[0] == "read" else ""
-            self.pending.append((match[2], target))
+            self.pending.append((match, target))
             self.at = match.end()
         else:
             self.redirect = True

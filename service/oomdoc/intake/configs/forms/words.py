@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
@@ -43,6 +44,8 @@ class Heredoc:
     start: int
     end: int
     target: str = ""
+    known: Mapping[str, Variable] = field(default_factory=dict)
+    """The variables that are filled in: none where its mark is quoted."""
 
 
 @dataclass(slots=True)
