@@ -79,6 +79,8 @@ def _apply(
             sys.stderr.write(reason + "\n")
         raise InputError(word("fix.nothing-written", language), where=str(file))
     show(patched.diff or "nothing changes\n")
+    if patched.framework == "unknown":
+        sys.stderr.write(word("fix.by-name", language) + "\n")
     if write and patched.text != text:
         shutil.copy2(file, file.with_name(file.name + ".bak"))
         file.write_text(patched.text, encoding="utf-8", newline="")

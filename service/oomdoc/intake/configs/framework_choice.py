@@ -162,9 +162,11 @@ def judge(doc: Doc, given: Table | None) -> None:
     if doc.table is not None and doc.table is given:
         return
     if not (doc.form in JUDGED or _only_settings(doc)):
-        if doc.form == "python" and doc.table is not None and not any(doc.marks):
-            passed = [e for e in doc.entries if e.style != "assign"]  # a program's own variables are called anything
-            if doc.table.name != PLAIN or len(doc.table.hints & set(keys_of(passed))) < MIN_SCORE:
+        if doc.form == "python" and doc.table is not None and not doc.marks[0]:
+            # A program's own variables are called anything.
+            passed = frozenset(keys_of(e for e in doc.entries if e.style != "assign"))
+            marked = bool(doc.marks[1]) and _evidence(doc.table, passed, "")[1] > 0
+            if not marked and (doc.table.name != PLAIN or len(doc.table.hints & passed) < MIN_SCORE):
                 doc.table = fallback(doc)
         return
     settings = [

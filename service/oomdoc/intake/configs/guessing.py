@@ -131,7 +131,7 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
 
 
 def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Entry, Any] | None:
-    """The one setting that says a field, and what to write there; ``None`` where several do, or its words are not known."""
+    """The one setting that says a field, and what to write there; ``None`` where several do, or words are not known."""
     entries = list(entries)
     places = {entry.value_span: entry for _, _, entry in _by_field(entries).get(field, ())}
     if len(places) != 1:
@@ -141,7 +141,8 @@ def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Ent
     codec = _codec_of(norm(entry.key), field)
     if like or not entry.resolved or codec not in _WRITTEN or codec.read(value) != value:
         return None
-    if any(not e.off and _at_odds(norm(e.key), e.value, field, entry.value, value) for e in entries):
+    others = (e for e in entries if not e.off and e.value_span != entry.value_span)
+    if any(_at_odds(norm(e.key), e.value, field, entry.value, value) for e in others):
         return None
     # A switch without a value takes none: off, it is absent.
     return entry, DROP if entry.style == "bare" and value is False else codec.write(value, entry.value)
@@ -150,14 +151,18 @@ def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Ent
 _WRITTEN: Final = (codecs.INT, codecs.NUMBER, codecs.FRACTION, codecs.FLAG)
 
 
-_BY_TOKENS: Final = compiled(r"(?:batch|per_(?:gpu|device))\w{0,12}_tokens?\Z|tokens?_(?:\w{1,8}_)?per_(?:gpu|device|batch)\Z")
+_BY_TOKENS: Final = compiled(
+    r"(?:batch|per_(?:gpu|device))\w{0,12}_tokens?\Z|tokens?_(?:\w{1,8}_)?per_(?:gpu|device|batch)\Z"
+)
 _ALL_SAMPLES: Final = compiled(r"(?:\A|global_|total_|train_)batch_size\Z")
+_CARDS: Final = {"gpus": compiled("gpu|engine|device"), "nodes": compiled("node")}
 _LONGEST: Final = compiled(r"max_position_embeddings?\Z")
 
 
 def _at_odds(key: str, other: Any, field: str, was: Any, value: Any) -> bool:
     """Whether another setting keeps a new value from being in effect, or from being taken: a batch that is filled by
-    tokens, a batch of all steps that the new one does not divide, a model that takes no longer text.
+    tokens, a batch of all steps that the new one does not divide, a model that takes no longer text, another role's
+    cards.
     """
     name, count = _SEPARATE.split(key)[-1], number(other)
     if not count or isinstance(value, bool):
@@ -165,6 +170,8 @@ def _at_odds(key: str, other: Any, field: str, was: Any, value: Any) -> bool:
     if field == "micro_batch":
         divided = _ALL_SAMPLES.search(name) is not None and count % (number(was) or count) == 0 and count != was
         return _BY_TOKENS.search(name) is not None or (divided and count % value != 0)
+    if field in _CARDS:
+        return count == number(was) and _CARDS[field].search(name) is not None
     return field == "seq_len" and _LONGEST.search(name) is not None and value > count
 
 

@@ -30,8 +30,8 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
     """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
     if doc.table is None:
         place = guessed_place(doc.entries, name, value) if doc.unknown else None
-        key = next((key for key in view if place is not None and view[key] is place[0]), None)
-        return (0, {key: place[1]}) if place is not None and key is not None else None
+        places = [found for found in view if place is not None and view[found] is place[0]][:1]
+        return (0, dict.fromkeys(places, place[1])) if place is not None and places else None
     keys, groups = doc.table.rows(name)
     if value is None and any(field == name and _is_kind(entry) for field, _, entry in doc.readings()):
         return None
@@ -136,6 +136,8 @@ def _spelled(doc: Doc, view: View, key: Key) -> str:
         heads = {k.split(".")[0] for k in view if "." in k}
         fitting = [n for n in dotted if n.split(".")[0] in heads]
         plain = fitting or dotted
+    elif doc.form == "shell":
+        plain = [n for n in plain if "." not in n] or plain
     return plain[0] if plain else key.names[0]
 
 

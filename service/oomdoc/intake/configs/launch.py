@@ -17,7 +17,7 @@ _ASKED: Final = re.compile(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::[0-9]{1,4}GB)?(?::(
 
 
 def accelerators(value: Any) -> tuple[str, int] | None:
-    """GPU and count of SkyPilot's ``accelerators: A100-80GB:8`` or dstack's ``gpu: A100:80GB:8``; ``None`` for several to choose from."""
+    """GPU and count of ``A100-80GB:8`` or ``A100:80GB:8``; ``None`` for several to choose from."""
     found = _ASKED.match(value.strip()) if isinstance(value, str) and len(value) < 60 else None
     return (found["gpu"], int(found["count"] or 1)) if found is not None else None
 
@@ -34,8 +34,8 @@ _CARD: Final = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product")
 _GROUP: Final = ("leaderWorkerTemplate.size", "trainer.numNodes")
 """Machines of one run: a LeaderWorkerSet's, a Kubeflow TrainJob's."""
 _PROCESSES: Final = ("trainer.numProcPerNode",)
-_ACCELERATORS: Final = ("resources.accelerators", "resources.gpu")
-"""SkyPilot's, and dstack's."""
+_ACCELERATORS: Final = ("resources.accelerators", "resources.gpu", "spec.resourceProfile")
+"""SkyPilot's, dstack's and KubeAI's."""
 _REQUESTS: Final = frozenset({"sbatch", "srun"})
 """What asks Slurm (or PBS) for machines."""
 _ARGUMENTS: Final = meanings("launch_arguments")

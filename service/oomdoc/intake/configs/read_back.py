@@ -127,7 +127,8 @@ def has_use(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if name == "seq_len" and ("completion_len" in said or NAMED["rl"](job)):
         return False  # prompt and completion are counted apart
     if name in ("generations", "completion_len") or name.startswith("rollout."):
-        return job.objective is None or NAMED["rl"](job)
+        generated = name[:8] != "rollout." or name == "rollout.engine" or job.get("rollout.engine") is not None
+        return job.objective is None or (NAMED["rl"](job) and generated)
     of_training = name in _OF_TRAINING or (name == "offload" and framework not in ENGINES)
     if job.objective == "inference" and (of_training or of_adapters):
         return name == "quant" or name in said

@@ -20,7 +20,7 @@ def stage_and_offload(path: str, offloading: Collection[str] = ()) -> tuple[int 
     match = _STAGE.search(name)
     stage = int(match[1]) if match else None
     offload: tuple[str, ...] = ()
-    if "offload" in name and not re.search(r"no[-_]?offload|without", name):
+    if _offloads(name):
         after = name.split("offload")[-1]
         if "all" in after:
             offload = ("optimizer", "param")
@@ -33,6 +33,10 @@ def stage_and_offload(path: str, offloading: Collection[str] = ()) -> tuple[int 
     elif name in offloading:
         offload = ("optimizer",)
     return stage, offload
+
+
+def _offloads(name: str) -> bool:
+    return "offload" in name and re.search(r"no[-_]?(?:cpu[-_]?)?offload|without", name) is None
 
 
 def name_for(old: str | None, stage: int, offload: tuple[str, ...], template: str) -> str | None:
@@ -51,9 +55,9 @@ def name_for(old: str | None, stage: int, offload: tuple[str, ...], template: st
             return None
         start, end = match.span(1)
         name = name[:start] + str(stage) + name[end:]
-        had = "offload" in name.lower()
+        had = _offloads(name.lower())
         wants = bool(offload) and stage >= 2
-        if wants and not had and "offload" not in template:
+        if wants and not had and ("offload" not in template or "offload" in name.lower()):
             return None  # whether there is such a file, nobody knows
         if wants and not had:
             stop = start + 1

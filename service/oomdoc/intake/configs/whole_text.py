@@ -20,6 +20,7 @@ from oomdoc.intake.configs.wordlist import word_set
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import LAUNCHERS
 
+_OF_ADAPTERS: Final = frozenset({"method", "lora.r", "lora.targets", "quant"})
 _OF_ONE_KEY: Final = word_set("of_one_key")
 _WITH_A_VARIABLE: Final = word_set("with_a_variable")
 _NOT_BY_THE_WAY: Final = word_set("not_by_the_way")
@@ -79,7 +80,13 @@ class Text:
     def uses(self, name: str, value: Any) -> bool:
         """Whether the run that it describes makes use of a field."""
         said = self.values
+        if name == "quant" and value != "none" and said.keys().isdisjoint(_OF_ADAPTERS) and self._trains():
+            return False  # every parameter is trained
         return "framework" not in said or value is None or has_use(said, *as_counted(said, name, value))
+
+    def _trains(self) -> bool:
+        """Whether it is a program that makes a trainer."""
+        return any(doc.form == "python" and "Trainer" in doc.programs for doc in self.docs)
 
     def has_key(self, name: str) -> bool:
         """Whether a document says a field by a key of its table."""
@@ -210,9 +217,11 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
             about = [name for name in wanted if not _keys(doc, name).isdisjoint(keys)]
             completed = all(key in doc.view() for key in keys) and not all(key in was.view() for key in keys)
             now = _proportion(doc, keys)
-            if about and (completed if now is None else _proportion(was, keys) != now):
+            undivided = _undivided(doc, keys) and not _undivided(was, keys)
+            if about and (undivided or (completed if now is None else _proportion(was, keys) != now)):
                 bad.update(dict.fromkeys(about, f"needs {keys[0]}=*"))
-    bad.update(dict.fromkeys(wanted.keys() & _LENGTHS, "needs prompt_len < seq_len") if _no_room(after, before) else {})
+    if _no_room(after, before):
+        bad.update(dict.fromkeys(wanted.keys() & _LENGTHS, "needs prompt_len <= seq_len"))
     ranks, needed = _ranks(after.values), _split_over(after.values)
     if ranks and needed > ranks and _split_over(before.values) <= (_ranks(before.values) or needed):
         each = -(-needed // int(after.values.get("nodes") or 1))
@@ -228,7 +237,7 @@ def _no_room(after: Text, before: Text) -> bool:
     now, was = (
         [text.values[n] for n in sorted(_LENGTHS) if isinstance(text.values.get(n), int)] for text in (after, before)
     )
-    return len(now) == len(_LENGTHS) and now[0] >= now[1] and now != was and not (len(was) > 1 and was[0] >= was[1])
+    return len(now) == len(_LENGTHS) and now[0] > now[1] and now != was and not (len(was) > 1 and was[0] > was[1])
 
 
 def _broken(doc: Doc) -> list[Need]:
@@ -249,6 +258,12 @@ def _proportion(doc: Doc, keys: Sequence[str]) -> float | None:
 def _keys(doc: Doc, name: str) -> set[str]:
     keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
     return {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
+
+
+def _undivided(doc: Doc, keys: Sequence[str]) -> bool:
+    """Whether the first key's number, of all ranks together, is no multiple of what the others make of one."""
+    total, *others = (number(doc.view().value(key)) for key in keys)
+    return total is not None and total % math.prod(o for o in others if o) != 0
 
 
 _SIZES: Final = ("tp", "pp", "cp", "gpus", "nodes", "world")

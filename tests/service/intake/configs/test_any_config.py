@@ -60,10 +60,39 @@ def test_an_unknown_framework_is_named_and_nothing_is_made_up():
     assert all(fact.confidence < 0.6 for fact in evidence.facts.values() if fact.origin == "config")
 
 
-@pytest.mark.parametrize("changes", [{"micro_batch": 1}, {"seq_len": 1024}, {"lora.r": 8}, {"quant": "nf4"}])
-def test_a_file_of_an_unknown_framework_is_never_patched(changes):
+@pytest.mark.parametrize(
+    ("changes", "old", "new"),
+    [
+        ({"micro_batch": 1}, "train:\n  micro_batch_size: 2", "train:\n  micro_batch_size: 1"),
+        ({"seq_len": 1024}, "  sequence_len: 4096", "  sequence_len: 1024"),
+        ({"lora.r": 8}, "  lora_rank: 16", "  lora_rank: 8"),
+        ({"grad_ckpt": False}, "  gradient_checkpointing: true", "  gradient_checkpointing: false"),
+    ],
+)
+def test_of_an_unknown_framework_a_number_or_switch_is_written_where_one_place_says_it(changes, old, new):
+    assert STRANGE.count(old) == 1
     done = patch(STRANGE, filename="strange.yaml", changes=changes)
-    assert done.text == STRANGE
+    assert done.text == STRANGE.replace(old, new)
+    assert done.framework == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes"),
+    [
+        (STRANGE, {"quant": "nf4"}),
+        (STRANGE, {"optimizer": "adamw_8bit"}),
+        (STRANGE, {"tp": 2}),
+        (STRANGE, {"attention": "flash2"}),
+        (STRANGE.replace("tuning:\n", "tuning:\n  micro_batch_size: 2\n"), {"micro_batch": 1}),
+        (STRANGE.replace("seed: 7", "global_batch_size: 32"), {"micro_batch": 3}),
+        (STRANGE.replace("seed: 7", "batch_size_tokens: 8192"), {"micro_batch": 1}),
+        (STRANGE.replace("seed: 7", "max_position_embeddings: 4096"), {"seq_len": 8192}),
+        (STRANGE.replace("micro_batch_size: 2", "micro_batch_size: ${batch}"), {"micro_batch": 1}),
+    ],
+)
+def test_of_an_unknown_framework_nothing_else_is_written(text, changes):
+    done = patch(text, filename="strange.yaml", changes=changes)
+    assert done.text == text
     assert done.error
     assert dict(done.unplaced) == dict.fromkeys(changes, "unknown-framework")
 
@@ -82,9 +111,12 @@ def test_every_door_names_it(tmp_path):
         assert told["name"] == "unknown", command
         assert 0 <= told["probability"] < 0.5
         assert told["unknown_keys"] > 0.5
-    refused = CliRunner().invoke(app, ["fix", str(path), "--set", "micro_batch=1"])
+    refused = CliRunner().invoke(app, ["fix", str(path), "--set", "quant=nf4"])
     assert refused.exit_code == 2 or refused.exception is not None
-    assert "micro_batch: not changed" in refused.output
+    assert "quant: not changed" in refused.output
+    written = CliRunner().invoke(app, ["fix", str(path), "--set", "micro_batch=1"])
+    assert written.exit_code == 0
+    assert "not known" in written.stderr
 
 
 def test_in_a_known_framework_a_key_goes_only_where_it_is_known_to_be_taken():
@@ -248,7 +280,7 @@ def test_what_a_script_is_given_as_an_argument_is_not_written_over():
 
 
 def test_an_unknown_framework_is_not_patched_to_what_is_off_either():
-    text = "data: x\nmodel:\n  type: gpt2\n  seq_len: 2048\n  gradient_checkpointing: true\ntrainer:\n  mp: p=f32\n  axis: 1\noptimizer:\n  lr: 1.0\n"
+    text = "data: x\nmodel:\n  type: gpt2\n  seq_len: 2048\n  recompute_layers: all\ntrainer:\n  mp: p=f32\n  axis: 1\noptimizer:\n  lr: 1.0\n"
     done = patch(text, filename="run.yaml", changes={"grad_ckpt": False})
     assert done.text == text
     assert done.unplaced

@@ -202,7 +202,11 @@ class _Reader:
             word = self.words[index]
             if not word.quote and _PROSE.fullmatch(word.text):
                 break
-            if _is_flag(self.text, word) or self.holds_flags(word) or (out and _OVERRIDE.match(word.text) and not word.quote):
+            if (
+                _is_flag(self.text, word)
+                or self.holds_flags(word)
+                or (out and _OVERRIDE.match(word.text) and not word.quote)
+            ):
                 break
             out.append(word)
             index += 1
