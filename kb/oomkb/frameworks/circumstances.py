@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from inspect import isfunction
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,6 +22,12 @@ from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB, billions_with_experts
 
 _QUANTISED_NOT = (None, "none")
+
+
+def _own_functions() -> dict[str, Callable[[Job], Any]]:
+    """What is defined so far for all, by name."""
+    made = globals().items()
+    return {name: f for name, f in made if isfunction(f) and f.__module__ == __name__ and name[0] != "_"}
 
 
 def distributed(job: Job) -> bool:
@@ -84,25 +91,8 @@ def unsaid_precision(job: Job) -> bool:
     return plain and job.objective != "inference" and not zero(job) and not quantised(job)
 
 
-NAMED: Final[Mapping[str, Callable[[Job], bool]]] = MappingProxyType(
-    {
-        made.__name__: made
-        for made in (
-            distributed,
-            zero,
-            fsdp,
-            lora,
-            full,
-            quantised,
-            preference,
-            rl,
-            large_card,
-            old_card,
-            adapters,
-            unsaid_precision,
-        )
-    }
-)
+NAMED: Final[Mapping[str, Callable[[Job], bool]]] = MappingProxyType(_own_functions())
+"""The circumstances above, by name."""
 
 
 def circumstance(text: str) -> Callable[[Job], bool]:
@@ -323,37 +313,6 @@ def usual_context(job: Job) -> int:
 
 
 VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
-    {
-        made.__name__: made
-        for made in (
-            engine_dtype,
-            training_batch,
-            accumulated_to_16,
-            prompt_and_completion,
-            tensor_parallel_size,
-            ppo_models,
-            adapters_by_storage,
-            whole_prompt,
-            longest_prompt,
-            own_context,
-            context_by_memory,
-            chunk_by_card,
-            static_share_of_card,
-            all_cards,
-            ranks_by_machine,
-            cards_for_sizes,
-            ranks_left,
-            split_over_cards,
-            spread_layers,
-            smallest_group,
-            half_of_card,
-            named_size,
-            named_quant,
-            stored,
-            stored_as_mxfp4,
-            left_by_prompt,
-            usual_length,
-            usual_context,
-        )
-    }
+    {name: made for name, made in _own_functions().items() if name not in NAMED and made is not circumstance}
 )
+"""The values above, by name."""

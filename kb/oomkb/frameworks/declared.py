@@ -174,23 +174,11 @@ class Record:
     """With those of every engine, where it is one."""
 
 
-_FIELDS: Final = frozenset(f.name for f in dataclasses.fields(Record)) - {"name"}
-_LISTS: Final = ("aliases", "programs", "scripts", "prefixes", "own_prefixes")
-_WORDS: Final = (
-    "starts",
-    "marks",
-    "hints",
-    "known",
-    "ignores",
-    "closed",
-    "rivals",
-    "adds_beside",
-    "deepspeed_offloading",
-)
-_TEXTS: Final = ("title", "kind", "package", "source", "base", "deepspeed_file", "features")
-_PLAIN: Final = (
-    *(*_TEXTS, "min_compute", "toml", "dashes", "bare_flags", "by_last_part", "whole_paths"),
-    *("described", "roles", "lines"),
+_FORMS: Final = {f.name: str(f.type) for f in dataclasses.fields(Record) if f.name != "name"}
+_WORDS: Final = tuple(name for name, form in _FORMS.items() if form == "frozenset[str]" and name != "adds")
+_LISTS: Final = tuple(name for name, form in _FORMS.items() if form == "tuple[str, ...]" and name != "reads")
+_PLAIN: Final = tuple(
+    name for name, form in _FORMS.items() if form.startswith(("str", "bool", "float", "Mapping[str, "))
 )
 
 
@@ -203,7 +191,7 @@ def load(path: Path) -> Record:
         data = read_toml(path)
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise CatalogError(f"cannot be read: {error}", where=str(path), hint=_HINT) from error
-    odd = sorted(set(data) - _FIELDS)
+    odd = sorted(data.keys() - _FORMS.keys())
     missing = [name for name in ("title", "kind", "package", "source") if not data.get(name)]
     if odd or missing:
         problem = f"unknown field {odd[0]}" if odd else f"no {missing[0]}"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.intake.configs.declared import all_names, table
-from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc, keys_of, known_as
+from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc, believed, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment
 from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
@@ -23,7 +23,7 @@ from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
 from oomkb.frameworks import LAUNCHERS, PLAIN
 
-__all__ = ["MAX_CHARS", "Doc", "analyse", "known_as"]
+__all__ = ["MAX_CHARS", "Doc", "analyse", "believed", "known_as"]
 
 _BATCH: Final = "#SBATCH"
 

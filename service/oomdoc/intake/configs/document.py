@@ -14,6 +14,7 @@ from oomdoc.intake.configs.table import Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, number, whole
 from oomdoc.intake.configs.wordlist import listed
 from oomkb.dataclass import dataclass
+from oomkb.frameworks import LAUNCHERS
 
 _SIZES: Final = {size: tuple(names.split()) for size, names in listed("size").items()}
 _WITHIN: Final = ("", "model.", "model.model_config.")
@@ -149,6 +150,15 @@ class Doc:
             if described is not None:
                 out.append(described)
         return out
+
+
+def believed(doc: Doc) -> int:
+    """Which document is believed first: a known framework's run, an unknown's, a launcher's file, scattered keys."""
+    if doc.form == "ini":
+        return 3
+    if doc.unknown:
+        return 1 if doc.whole_file else 2
+    return 2 if doc.table is not None and doc.table.name in LAUNCHERS else 0
 
 
 def _of_name(field_name: str, value: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice
+from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice, with_line
 from oomdoc.intake.configs.writers.spelling import in_shell
 
 _ENVIRONMENT: Final = re.compile(r"^([ \t]*)(environment|env):[ \t]*\r?$", re.M)
@@ -62,14 +62,8 @@ def _shell(text: str, docs: Sequence[Doc], name: str, value: str) -> str | None:
     ]
     spelled = f"export {name}={in_shell(value)}"
     if exported:
-        at = line_end(text, exported[-1].value_span[1])
-        lead = "" if text[:at].endswith("\n") else newline_at(text, 0)
-        return splice(
-            text,
-            at,
-            at,
-            lead + indent_of(text, exported[-1].key_span[0]) + spelled + newline_at(text, exported[-1].key_span[0]),
-        )
+        key, end = exported[-1].key_span[0], exported[-1].value_span[1]
+        return with_line(text, end, indent_of(text, key) + spelled, key)
     starts = [d.start for d in shell if d.table is not None or d.entries] or [d.start for d in shell]
     if not starts:
         return None

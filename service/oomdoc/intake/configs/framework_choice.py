@@ -201,9 +201,9 @@ _PLAIN_CALLS: Final = frozenset({"dict()", "int()", "float()", "str()", "list()"
 
 
 def _only_settings(doc: Doc) -> bool:
-    """Whether Python does nothing but set names to values and ``dict(...)``: a configuration, not a program."""
+    """Whether Python does nothing but set names to values, ``dict(...)`` among them: a configuration, not a program."""
     calls = {e.key for e in doc.entries if e.style == "call"}
-    return doc.form == "python" and doc.whole_file and not doc.uses and "dict()" in calls <= _PLAIN_CALLS
+    return doc.form == "python" and doc.whole_file and not doc.uses and calls <= _PLAIN_CALLS
 
 
 def _reconsider(doc: Doc, settings: list[Entry]) -> None:

@@ -11,7 +11,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
 from oomdoc.intake.configs.wordlist import listed
 from oomdoc.intake.configs.writers import json, python, shell, yaml
-from oomdoc.intake.configs.writers.lines import line_end, newline_at, splice, without_member
+from oomdoc.intake.configs.writers.lines import line_end, newline_at, with_line, without_member
 from oomdoc.intake.configs.writers.spelling import json_text
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 
@@ -277,9 +277,7 @@ def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
     if not peers:
         return None
     near = anchor if anchor in peers and anchor is not None else peers[-1]
-    at = line_end(text, near.value_span[1])
-    lead = "" if text[:at].endswith("\n") else newline_at(text, 0)
-    return splice(text, at, at, f"{lead}{name} = {json_text(value)}{newline_at(text, near.key_span[0])}")
+    return with_line(text, near.value_span[1], f"{name} = {json_text(value)}", near.key_span[0])
 
 
 def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source
 from oomdoc.intake.agreement import conflict
-from oomdoc.intake.configs.analysis import Doc, analyse, known_as
+from oomdoc.intake.configs.analysis import Doc, analyse, believed, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
 from oomdoc.intake.configs.extra_settings import extra_facts
 from oomdoc.intake.configs.guessing import CONFIDENCE as GUESSED
@@ -64,15 +64,6 @@ def _doubtful(docs: Sequence[Doc]) -> frozenset[str]:
     return frozenset(said - {"gpus", "nodes"})
 
 
-def _rank(doc: Doc) -> int:
-    """Which document is believed first: a known framework's run, an unknown's, a launcher's file, scattered keys."""
-    if doc.form == "ini":
-        return 3
-    if doc.unknown:
-        return 1 if doc.whole_file else 2
-    return 2 if doc.table is not None and doc.table.name in LAUNCHERS else 0
-
-
 UNKNOWN: Final = "unknown"
 """The name of a framework that is not known."""
 
@@ -82,7 +73,9 @@ def main_document(docs: Sequence[Doc]) -> Doc | None:
 
     The cells of a notebook each import something of their own.
     """
-    telling = sorted((d for d in docs if d.table is not None or d.unknown), key=lambda d: (_rank(d), -len(d.entries)))
+    telling = sorted(
+        (d for d in docs if d.table is not None or d.unknown), key=lambda d: (believed(d), -len(d.entries))
+    )
     first = telling[0] if telling else None
     if first is None or first.form != "python":
         return first
@@ -278,7 +271,7 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     servers = [doc for doc in docs if _of_server(docs, doc, notebook=read_as == "notebook")]
     main = main_document([doc for doc in docs if doc not in servers]) if servers else main
     doubtful = _doubtful(docs)
-    for doc in sorted((d for d in docs if d not in servers), key=_rank):
+    for doc in sorted((d for d in docs if d not in servers), key=believed):
         facts += [f for f in _facts(doc, lines) if not (doc.unknown and f.name in doubtful)]
     objectives = {fact.value for fact in facts if fact.name == "objective"}
     if objectives.isdisjoint(_SUPERVISED) and (objectives or read_as != "notebook"):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc, analyse
-from oomdoc.intake.configs.document import clean_key
+from oomdoc.intake.configs.document import believed, clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import launch_facts, launch_option
 from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, stored_otherwise
@@ -43,14 +43,8 @@ def analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]
 
 def candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
     """The documents a change may go into, the run itself before launchers' files and scattered keys."""
-
-    def rank(item: tuple[int, Doc]) -> tuple[int, int, int]:
-        _, doc = item
-        launcher = doc.table is not None and doc.table.name in LAUNCHERS
-        kind = 3 if doc.form == "ini" else 2 if launcher else 1 if doc.unknown else 0
-        return kind, -len(doc.readings()), -len(doc.entries)
-
-    return sorted(((i, d) for i, d in enumerate(docs) if d.table is not None or d.unknown), key=rank)
+    known = ((index, doc) for index, doc in enumerate(docs) if doc.table is not None or doc.unknown)
+    return sorted(known, key=lambda each: (believed(each[1]), -len(each[1].readings()), -len(each[1].entries)))
 
 
 @dataclass(frozen=True, slots=True)

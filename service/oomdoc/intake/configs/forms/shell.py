@@ -185,8 +185,7 @@ class _Tokeniser:
                     break
                 at = stop + 1
             else:
-                at = self.end
-                self.at = self.end
+                at = self.at = self.end
             known = {} if opened[1] else dict(self.out.variables)
             self.out.heredocs.append(Heredoc(start, min(at, self.end), target, known))
 

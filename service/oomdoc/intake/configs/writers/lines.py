@@ -42,6 +42,13 @@ def splice(text: str, start: int, end: int, new: str) -> str:
     return text[:start] + new + text[end:]
 
 
+def with_line(text: str, at: int, line: str, like: int | None = None) -> str:
+    """The text with a line behind the one that holds ``at``, ended as the one that holds ``like`` is."""
+    stop = line_end(text, at)
+    lead = "" if text[:stop].endswith("\n") else newline_at(text, 0)
+    return splice(text, stop, stop, f"{lead}{line}{newline_at(text, at if like is None else like)}")
+
+
 def without_member(text: str, low: int, high: int, *, trailing: bool = False) -> str:
     """The text without one of several things that commas part; its line goes too where it stands there alone.
 

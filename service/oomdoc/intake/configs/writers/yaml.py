@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
-from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice, without_member
+from oomdoc.intake.configs.writers.lines import (
+    indent_of,
+    line_end,
+    line_start,
+    newline_at,
+    splice,
+    with_line,
+    without_member,
+)
 from oomdoc.intake.configs.writers.spelling import in_yaml
 
 _TRUTHS: Final = re.compile(r":[ \t]+(True|False|true|false|yes|no)[ \t]*(?:#|\r?$)", re.M)
@@ -119,11 +127,4 @@ def _insert_child(
         return _after(text, child, f"{indent_of(text, child.key_span[0])}{name}: {value}")
     if owner.value is not None:
         return None
-    at = line_end(text, owner.key_span[1])
-    lead = "" if text[:at].endswith("\n") else newline_at(text, 0)
-    return splice(
-        text,
-        at,
-        at,
-        f"{lead}{indent_of(text, owner.key_span[0])}  {name}: {value}{newline_at(text, owner.key_span[0])}",
-    )
+    return with_line(text, owner.key_span[1], f"{indent_of(text, owner.key_span[0])}  {name}: {value}")
