@@ -313,6 +313,6 @@ def usual_context(job: Job) -> int:
 
 
 VALUES: Final[Mapping[str, Callable[[Job], Any]]] = MappingProxyType(
-    {name: made for name, made in _own_functions().items() if name not in NAMED and made is not circumstance}
+    {name: made for name, made in _own_functions().items() if name not in {*NAMED, "circumstance"}}
 )
 """The values above, by name."""
