@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oomkb.frameworks import otherwise
+from oomkb.memory import model as memory
 from oomkb.memory.estimate import METERS
 from oomkb.memory.intervals import GROUPS, MET, fixed_share, group_of, is_complete, is_met, shortest, width_of
 from oomkb.memory.job import Job
@@ -44,6 +46,7 @@ LATER = {  # frameworks of which figures were met only with a set, or with one a
     "unseen9.jsonl": (),
     "unseen10.jsonl": (),
     "unseen11.jsonl": (),
+    "unseen12.jsonl": (),
 }
 FEW = frozenset({"changing lengths", "not met"})
 """Groups that runs of which less is known are added to."""
@@ -85,6 +88,8 @@ def _figures(
     s, estimate = resolve_setting(priced.job, priced.shape), priced.estimate
     if partial and (estimate.allocated_bytes > (estimate.capacity_bytes or math.inf) or not is_complete(s)):
         return
+    other = otherwise(Job.from_document(row["job"]), priced.job)
+    beside = memory.estimate(other, priced.shape, priced.device) if other is not None else estimate
     terms = estimate.phases[estimate.peak_phase].terms_bytes
     fixed = fixed_share(s, terms, estimate.needed_bytes, known=priced.shape.known)
     width = width_of(s, known=priced.shape.known, warnings=estimate.warnings, fixed=fixed)
@@ -101,15 +106,21 @@ def _figures(
             _source(row),
             group_of(meter, s, met=met),
             f"{meter}: {base}{', sharded' if s.shards > 1 else ''}{', compiled' if s.compile else ''}",
-            _score(value / said, shortest(s, meter, estimate.phases)) / width,
+            _score(value / said, shortest(s, meter, estimate.phases), getattr(beside, f"{meter}_bytes") / GIB / now)
+            / width,
             width,
             span.low_bytes <= value * GIB <= span.high_bytes,
         )
 
 
-def _score(ratio: float, least: float) -> float:
-    """log(measured / estimated), 0 where batches as short as what is stated allows explain that it is less."""
-    return 0.0 if least * math.exp(GROUPS["exact"][0]) <= ratio < 1 and least < 1 else math.log(ratio)
+def _score(ratio: float, least: float, otherwise: float) -> float:
+    """log(measured / estimated), 0 where batches as short as what is stated allows explain that it is less; of a run
+    that may be otherwise the distance to the nearer of both.
+    """
+    if least * math.exp(GROUPS["exact"][0]) <= ratio < 1 and least < 1:
+        return 0.0
+    low, high = sorted((1.0, otherwise))
+    return math.log(ratio / min(max(ratio, low), high))
 
 
 def _source(row: dict[str, Any]) -> str:
