@@ -28,7 +28,7 @@ from typing import Any
 from oomkb.frameworks import otherwise
 from oomkb.memory import model as memory
 from oomkb.memory.estimate import METERS
-from oomkb.memory.intervals import GROUPS, MET, fixed_share, group_of, is_complete, is_met, shortest, width_of
+from oomkb.memory.intervals import GROUPS, MET, group_of, is_complete, is_met, shortest, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import price
@@ -90,9 +90,7 @@ def _figures(
         return
     other = otherwise(Job.from_document(row["job"]), priced.job)
     beside = memory.estimate(other, priced.shape, priced.device) if other is not None else estimate
-    terms = estimate.phases[estimate.peak_phase].terms_bytes
-    fixed = fixed_share(s, terms, estimate.needed_bytes, known=priced.shape.known)
-    width = width_of(s, known=priced.shape.known, warnings=estimate.warnings, fixed=fixed)
+    width = width_of(s, known=priced.shape.known)
     base = "quantized" if s.quant != "none" else "adapters" if s.adapters else "full"
     met = is_met(priced.job.framework or "", words)
     for meter in METERS:
@@ -100,11 +98,13 @@ def _figures(
         if value is None:
             continue
         now = getattr(estimate, f"{meter}_bytes") / GIB
-        said, span = first.get(row["id"], {}).get(f"{meter}_gib", now), estimate.intervals[meter]
+        group, span = group_of(meter, s, met=met), estimate.intervals[meter]
+        # What batches of changing lengths leave behind was another rule at first sight.
+        said = now if group == "changing lengths" else first.get(row["id"], {}).get(f"{meter}_gib", now)
         yield Figure(
             row["id"],
             _source(row),
-            group_of(meter, s, met=met),
+            group,
             f"{meter}: {base}{', sharded' if s.shards > 1 else ''}{', compiled' if s.compile else ''}",
             _score(value / said, shortest(s, meter, estimate.phases), getattr(beside, f"{meter}_bytes") / GIB / now)
             / width,

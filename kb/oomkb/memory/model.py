@@ -346,7 +346,7 @@ def _finish(
     def spans() -> dict[str, Interval]:
         traced = not s.cuda and not script and "torch" in job.versions  # reference kernels
         exact = traced and is_complete(s) and shape.known
-        width = width_of(s, known=shape.known, warnings=warnings, fixed=fixed)
+        width = width_of(s, known=shape.known)
         return {
             meter: interval(
                 "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),

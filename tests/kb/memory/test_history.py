@@ -88,17 +88,20 @@ def test_batches_without_padding_are_not_taken_as_full() -> None:
     assert loose.intervals["allocated"].low_bytes < 0.75 * loose.allocated_bytes
 
 
-def test_changing_lengths_leave_blocks_of_logits_behind() -> None:
-    """A loss that makes no logits leaves nothing: unsloth's notebooks reserve what batches of one length would."""
-    same = {"method": "lora", "micro_batch": 2, "grad_ckpt": True, "framework": "transformers"}
-    more = [
-        estimated(**same, fused_ce=fused, packing=False).reserved_bytes
-        - estimated(**same, fused_ce=fused, packing=True).reserved_bytes
-        for fused in (False, True)
-    ]
+@pytest.mark.parametrize(
+    ("framework", "fused", "least", "most"),
+    [
+        ("ms-swift 1.x", False, 4.0, 8.0),
+        ("ms-swift 1.x", True, 0.0, 0.5),  # a loss that makes no logits
+        ("transformers", False, 0.0, 0.5),  # the limit is more than most batches are
+    ],
+)
+def test_changing_lengths_leave_blocks_of_logits_behind(framework: str, fused: bool, least: float, most: float) -> None:
+    """ms-swift 1's table shows them; of 51 runs of 19 other sources the limit is as much on the other side."""
+    same = {"method": "lora", "micro_batch": 2, "grad_ckpt": True, "framework": framework, "fused_ce": fused}
+    more = estimated(**same, packing=False).reserved_bytes - estimated(**same, packing=True).reserved_bytes
     logits = 2 * 2048 * 128256 * 4
-    assert more[0] > 4 * logits
-    assert more[1] < 0.5 * logits
+    assert least * logits <= more <= most * logits
 
 
 def test_what_nobody_stated_of_lengths_is_no_bound() -> None:
