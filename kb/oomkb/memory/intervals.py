@@ -98,20 +98,7 @@ def group_of(meter: str, s: Setting, *, met: bool = True) -> str:
 
 def is_complete(s: Setting) -> bool:
     """Whether every setting is stated that decides the figure."""
-    return not any(_is_open(s, name) for name in _DECISIVE)
-
-
-def _is_open(s: Setting, name: str) -> bool:
-    return name in s.assumed and (name != "sharding" or s.world > 1)
-
-
-def fixed_share(s: Setting, terms: Mapping[str, float], needed: float, *, known: bool) -> float:
-    """Share of a peak that no assumed setting moves: the weights, where their sharding and the model are known.
-
-    :param terms: bytes of the peak's phase by term.
-    :param known: whether the model's shape is, and not only its size: 4-bit models keep their vocabulary in 16 bits.
-    """
-    return 0.0 if not known or _is_open(s, "sharding") or needed <= 0 else min(1.0, terms.get("weights", 0.0) / needed)
+    return not any(name in s.assumed and (name != "sharding" or s.world > 1) for name in _DECISIVE)
 
 
 def width_of(s: Setting, *, known: bool) -> float:
@@ -121,13 +108,9 @@ def width_of(s: Setting, *, known: bool) -> float:
     return (1.0 if is_complete(s) else OPEN) * (1.0 if known else 1.5)
 
 
-def needed_sigma(s: Setting, *, known: bool, doubted: bool, fixed: float) -> float:
-    """Relative uncertainty of what a process cannot do without.
-
-    :param fixed: share of the figure that does not depend on what was assumed: the weights.
-    """
-    open_ = (1.0 if is_complete(s) else 1.6) * (1.0 if known else 1.5)
-    return NEEDED_SIGMA * (1.0 + (open_ - 1.0) * (1.0 - fixed)) * (1.5 if doubted else 1.0)
+def needed_sigma(s: Setting, *, known: bool, doubted: bool) -> float:
+    """Relative uncertainty of what a process cannot do without."""
+    return NEEDED_SIGMA * (1.0 if is_complete(s) else 1.6) * (1.0 if known else 1.5) * (1.5 if doubted else 1.0)
 
 
 def shortest(s: Setting, meter: str, phases: Mapping[str, Phase]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from oomkb.memory.job import Job
-from oomkb.memory.releases import fixes_sizes
 
 TYPICAL: Final = 0.25
 """Of a batch without padding one sample is taken as long as the limit, the others as long as this share of it: an
@@ -26,7 +25,7 @@ def typical_rows(sequences: float) -> float:
 def changes(job: Job, loose: bool) -> bool:
     """Whether sizes change from step to step: what a step leaves behind fits no other, unless it is given back."""
     padded = job.packing is False and "packing" not in job.assumed
-    return (loose or padded) and not job.extra.get("torch_empty_cache_steps") and not fixes_sizes(job)
+    return (loose or padded) and not job.extra.get("torch_empty_cache_steps")
 
 
 def usual_length(job: Job) -> int:

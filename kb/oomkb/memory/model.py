@@ -17,7 +17,6 @@ from oomkb.memory.host import host_phases
 from oomkb.memory.images import unstated_images
 from oomkb.memory.intervals import (
     SCRIPT,
-    fixed_share,
     group_of,
     interval,
     is_complete,
@@ -336,10 +335,9 @@ def _finish(
     script = is_script(job)
     if script:
         warnings.append(SCRIPT)
-    fixed = fixed_share(s, phases[peak].terms_bytes, found.needed, known=shape.known)
     fits = None
     if capacity is not None:
-        sigma = needed_sigma(s, known=shape.known, doubted=bool(warnings), fixed=fixed)
+        sigma = needed_sigma(s, known=shape.known, doubted=bool(warnings))
         starts = all(warning.key != "estimate.rollout-short" for warning in warnings)
         fits = fits_probability(found.needed, sigma, capacity) if starts else 0.0
 

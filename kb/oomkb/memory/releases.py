@@ -374,12 +374,6 @@ def upcasts_frozen(job: Job, quant: str) -> bool:
     return (own and job.sharding not in GATHERED if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
 
 
-def fixes_sizes(job: Job) -> bool:
-    """Frameworks of which no published figure shows blocks that changing lengths left behind."""
-    return any(word in (job.framework or "").lower() for word in _FIXED)
-
-
-_FIXED: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "fsdp_qlora")
 OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
 
 
