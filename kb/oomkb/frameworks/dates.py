@@ -18,16 +18,9 @@ def _released() -> dict[str, list[tuple[tuple[int, ...], str, str]]]:
     return {name: [(version(said), said, month) for said, month in found] for name, found in pairs.items()}
 
 
-def _until(package: str, installed: str) -> str:
-    """The month in which the release after this one came out; empty for the newest, and where nothing is known."""
-    later = [month for number, _, month in _released().get(package, ()) if number > version(installed)[:2]]
-    return later[0] if version(installed) and later else ""
-
-
 def timely(versions: Mapping[str, str]) -> Mapping[str, str]:
-    """The versions, with the newest release of the time of the youngest for packages of which none is stated."""
-    month = max(
-        (_until(package, installed) for package, installed in versions.items() if package in _released()), default=""
-    )
-    open_ = {name: [r for r in rows if r[2] < month] for name, rows in _released().items() if name not in versions}
-    return {**{name: rows[-1][1] for name, rows in open_.items() if rows}, **versions}
+    """The versions, and for packages of which none is stated the newest before the youngest of them had a successor."""
+    known = {name: version(said)[:2] for name, said in versions.items() if version(said)}
+    ends = [min((m for n, _, m in _released().get(name, ()) if n > said), default="") for name, said in known.items()]
+    before = {name: [r[1] for r in rows if r[2] < max(ends, default="")] for name, rows in _released().items()}
+    return {**{name: found[-1] for name, found in before.items() if found}, **versions}

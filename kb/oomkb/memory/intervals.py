@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 from oomkb.memory.estimate import Estimate, Interval, Phase
@@ -70,11 +69,7 @@ over published peaks, 2026-11)."""
 
 def is_met(framework: str, words: tuple[str, ...] = MET) -> bool:
     """Whether figures of a framework have been met."""
-    return _named_in(framework.lower(), words)
-
-
-@lru_cache(maxsize=64)
-def _named_in(name: str, words: tuple[str, ...]) -> bool:
+    name = framework.lower()
     return any(word in name for word in words)
 
 
