@@ -65,7 +65,7 @@ _HINTS_OF_A_SCRIPT: Final = 2
 
 def _evidence(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]:
     """Programs and keys of the table's own; with one of them, what speaks for its bases speaks for it too."""
-    beside = len(table.hints & keys) >= _HINTS_OF_A_SCRIPT
+    beside = len(table.record.hints & keys) >= _HINTS_OF_A_SCRIPT
     commands = int(
         bool(programs) and (_runs(table.name, programs) or (beside and _runs(table.name, programs, "scripts")))
     )

@@ -220,6 +220,8 @@ def _machines(entry: Entry) -> Iterator[Reading]:
         for ends, field in (((*_KUBERNETES, _COMPOSE), "gpus"), (_PROCESSES, "gpus"), (_GROUP, "nodes")):
             if key.endswith(ends):
                 yield field, count, entry
+    if entry.style == "pair" and str(entry.value).startswith("hf://") and (name := codecs.MODEL.read(entry.value)):
+        yield "model", name, entry  # under whatever key: KubeAI's ``url``, KServe's ``uri``
     machine = None
     if (entry.style == "pair" and key.endswith(_ACCELERATORS)) or (entry.style == "kwarg" and key == "gpu"):
         machine = accelerators(entry.value)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact, Source, Span
-from oomdoc.intake.configs import codecs
 from oomdoc.intake.prose.model_names import MODEL_NAME, looks_like_model, tidy_model
 from oomkb.lazy import compiled
 from oomkb.units import billions
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from oomdoc.intake.configs.lines import Lines
 
 HINT: Final = 0.42
-_HUB: Final = "hf://"
-"""How an address on the hub begins, under whatever key (KubeAI's ``url``, KServe's ``uri``)."""
 _KEY: Final = compiled(r"model|checkpoint|ckpt|pretrained|llm|policy|base", re.I)
 _OTHER_ROLE: Final = compiled(
     r"hub|data|reward|critic|teacher|draft|embed|token|save|output|log|class|type|kwargs", re.I
@@ -32,11 +29,6 @@ _SEARCHED: Final = 100_000
 
 def hinted_model(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:
     """Facts ``model`` or ``params_b`` below the threshold of what is stated; the nearest place first."""
-    addresses = (e for d in docs for e in d.entries if isinstance(e.value, str) and e.value.startswith(_HUB))
-    for entry in addresses:
-        if (named := codecs.MODEL.read(entry.value)) is not None and named.count("/") == 1:
-            yield Fact("model", named, lines.span(entry.key_span[0]), "config", _BY_CLASS)
-            return
     for value, at in _from_keys(docs):
         name = _as_model(value)
         if name is not None:

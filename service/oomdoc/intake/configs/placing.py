@@ -186,7 +186,8 @@ def _stands_elsewhere(text: str, doc: Doc, key: str) -> bool:
         return False
     if any(entry.style in ("flag", "flag=") and norm(entry.key) == norm(key) for entry in doc.entries):
         return True
-    given = re.compile(rf"^(?![ \t]*#).*?(?<![\w-])--{re.escape(key)}(?![\w-])", re.MULTILINE)
+    spelt = re.sub("[-_]", "[-_]", key)
+    given = re.compile(rf"^(?![ \t]*#).*?(?<![\w-])--{spelt}(?![\w-])", re.MULTILINE)
     return given.search(text, doc.end) is not None or given.search(text[: doc.start]) is not None
 
 

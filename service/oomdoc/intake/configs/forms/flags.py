@@ -291,7 +291,8 @@ def _commands(
                 and _has_flags(text, low, high)
             ):
                 inner = _commands(text, low, high, shell.variables)[0]
-                added = text[variable.name_span[1]] == "+"
+                again = re.search(rf"\$\{{?{variable.name}\b", text[low:high])  # options="${options} --more"
+                added = text[variable.name_span[1]] == "+" or again is not None
                 for line in inner:  # in a variable a line break is a blank like any other
                     line.orphan = "" if line.orphan == "missing-continuation" else line.orphan
                     line.array = f"+{variable.name}" if added or line is not inner[0] else variable.name
