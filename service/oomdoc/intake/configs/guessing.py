@@ -141,6 +141,8 @@ def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Ent
     codec = _codec_of(norm(entry.key), field)
     if like or not entry.resolved or codec not in _WRITTEN or codec.read(value) != value:
         return None
+    if codec is codecs.GRAD_CKPT and (flag(entry.value) is None or not isinstance(value, bool)):
+        return None  # the words that it takes are its own
     others = (e for e in entries if not e.off and e.value_span != entry.value_span)
     if any(_at_odds(norm(e.key), e.value, field, entry.value, value) for e in others):
         return None
@@ -148,7 +150,7 @@ def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Ent
     return entry, DROP if entry.style == "bare" and value is False else codec.write(value, entry.value)
 
 
-_WRITTEN: Final = (codecs.INT, codecs.NUMBER, codecs.FRACTION, codecs.FLAG)
+_WRITTEN: Final = (codecs.INT, codecs.NUMBER, codecs.FRACTION, codecs.FLAG, codecs.GRAD_CKPT)
 
 
 _BY_TOKENS: Final = compiled(
