@@ -10,11 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Document
 from oomkb.errors import OomdocError
 from oomkb.frameworks import canonical, line, lineage
+
+if TYPE_CHECKING:
+    from oomdoc.intake.configs.entry import Entry
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
@@ -87,7 +90,7 @@ def spelled(
 
 @lru_cache(maxsize=2048)
 def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], ...]:
-    from oomdoc.intake.configs import patch
+    from oomdoc.intake.configs import Text, patch
 
     command = _HYDRA if framework == "verl" else _SHELL
     text, filename = (command, "run.sh") if framework in _FLAGS else (_YAML, "train.yaml")
@@ -97,10 +100,22 @@ def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], .
         return ()
     if done.error or field in done.unplaced:
         return ()
-    own = set(command.split())
+    empty = Text(text, filename, framework).settings
+    entries = (e for doc in Text(done.text, filename, framework).docs for e in doc.entries)
     return tuple(
-        _flags(" ".join(w for w in done.text.split() if w not in own)) if framework in _FLAGS else _lines(done.text)
+        (f"--{e.key}" if e.style in ("flag", "flag=", "bare") else e.key, _value(done.text, e))
+        for e in entries
+        if e.key[:1] != "@" and e.value is not None and (e.key not in empty or empty[e.key] != e.value)
     )
+
+
+def _value(text: str, entry: Entry) -> Any:
+    """A value as it is written; of a list in a command, its words."""
+    start, end = entry.value_span
+    if entry.style == "bare" or isinstance(entry.value, bool):
+        return entry.value
+    written = text[start : entry.items[-1].value_span[1] if entry.items else end].strip("'\"")
+    return int(written) if written.isdecimal() and len(written) < 10 else written
 
 
 def own_words(framework: str | None, field: str, value: Any) -> tuple[tuple[str, Any], ...]:
@@ -116,43 +131,6 @@ def own_words(framework: str | None, field: str, value: Any) -> tuple[tuple[str,
             if written and not any(isinstance(word, dict) for word in written.values()):
                 return tuple((key, word) for key, word in written.items() if word is not DROP)
     return ()
-
-
-def _lines(text: str) -> list[tuple[str, Any]]:
-    """Added lines; nested keys with their parents, apart by dots."""
-    found: list[tuple[str, Any]] = []
-    parents: list[tuple[int, str]] = []
-    for row in text.splitlines():
-        key, colon, value = row.partition(":")
-        depth = len(key) - len(key.lstrip())
-        parents = [p for p in parents if p[0] < depth]
-        if row.startswith("model_name_or_path") or not colon:
-            continue
-        if not value.strip():
-            parents.append((depth, key.strip()))
-            continue
-        found.append((".".join([*(p for _, p in parents), key.strip()]), _value(value.strip())))
-    return found
-
-
-def _flags(text: str) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for word in text.split():
-        if word.startswith("--") or ("=" in word and "." in word.partition("=")[0]):
-            key, equals, value = word.partition("=")
-            found.append((key, _value(value) if equals else True))
-        elif found and found[-1][1] is True:
-            found[-1] = (found[-1][0], _value(word))
-        elif found:
-            found[-1] = (found[-1][0], f"{found[-1][1]} {word}")
-    return found
-
-
-def _value(text: str) -> Any:
-    plain = text.strip("'\"")
-    if plain in ("true", "false", "True", "False"):
-        return plain.lower() == "true"
-    return int(plain) if plain.isdecimal() and len(plain) < 10 else plain
 
 
 _SEVERAL: Final = frozenset(
