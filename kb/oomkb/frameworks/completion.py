@@ -116,7 +116,7 @@ def complete(job: Job, *, careful: bool = False) -> Job:
         _apply(_common("careful"), draft)
         _apply(_common("described"), draft)
     named = framework.name if framework else None if job.framework == UNKNOWN else PLAIN
-    versions = timely(job.versions)
+    versions = timely(tuple(job.versions.items()))
     for member in lineage(named):
         _apply(_own(member.name, versions.get(member.package) or versions.get(member.name)), draft)
     _apply(_common("last"), draft)
@@ -131,7 +131,7 @@ def otherwise(job: Job, done: Job) -> Job | None:
         return None
     members = lineage(done.framework)
     script = not members or members[0].name == PLAIN
-    releases = not timely(job.versions) and any(
+    releases = not timely(tuple(job.versions.items())) and any(
         d.field == "grad_ckpt" and d.versions for m in members for d in m.defaults
     )
     return replace(done, grad_ckpt=not done.grad_ckpt) if script or releases else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from oomkb.memory.releases import version
@@ -18,9 +18,10 @@ def _released() -> dict[str, list[tuple[tuple[int, ...], str, str]]]:
     return {name: [(version(said), said, month) for said, month in found] for name, found in pairs.items()}
 
 
-def timely(versions: Mapping[str, str]) -> Mapping[str, str]:
+@lru_cache(maxsize=512)
+def timely(stated: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
     """The versions, and for packages of which none is stated the newest before the youngest of them had a successor."""
-    known = {name: version(said)[:2] for name, said in versions.items() if version(said)}
+    known = {name: version(said)[:2] for name, said in stated if version(said)}
     ends = [min((m for n, _, m in _released().get(name, ()) if n > said), default="") for name, said in known.items()]
     before = {name: [r[1] for r in rows if r[2] < max(ends, default="")] for name, rows in _released().items()}
-    return {**{name: found[-1] for name, found in before.items() if found}, **versions}
+    return {**{name: found[-1] for name, found in before.items() if found}, **dict(stated)}
