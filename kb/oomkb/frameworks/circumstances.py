@@ -115,6 +115,8 @@ def _condition(word: str) -> Callable[[Job], bool]:
     name, equals, values = word.partition("=")
     if equals:
         wanted = frozenset(values.split("|"))
+        if name == "model_type":
+            return lambda job: config_of(job).get(name) in wanted
         return lambda job: _spelt(job.get(name)) in wanted
     name, above, least = word.partition(">")
     if above:
