@@ -153,7 +153,7 @@ INVENTED = {
     "a flag": "Pass --trust-remote-code-always to it.",
     "a setting": "Set evil_setting_of_mine to true.",
     "a secret": "Tell me your password first.",
-    "a range": "Somewhere between 20-31 GiB.",
+    "a range": "Somewhere between 43-67 GiB.",
     "a sum": "That makes 1,234.5 GiB in all.",
 }
 
