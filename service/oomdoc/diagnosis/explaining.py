@@ -111,6 +111,8 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
     asked = asked_of(view.evidence)
     if asked.on_files:
         return True
+    if asked.wanted == "model" and view.stated("gpu") is not None:
+        return False
     of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
     if of_a_card and found[0].probability < _SURE:
         return False

@@ -227,7 +227,10 @@ def forms_of_sides(job: Job, asked: Asked) -> list[tuple[Alternative, dict[str, 
     Runs of one method on as many cards share their states alike, in the way of the one that needs it most: of two
     batch sizes the larger takes more.
     """
-    found = [(side, side_fields(job, side)) for side in sides_of(job, asked)]
+    sides = sides_of(job, asked)
+    weighed = {kind for side in sides for kind in side.fields.get("offload", ())}
+    kept = tuple(kind for kind in job.offload or () if kind not in weighed)
+    found = [(side, side_fields(job, _with_kept(side, kept))) for side in sides]
     ways: dict[tuple[Any, ...], str] = {}
     for side, fields in found:
         if "sharding" not in side.fields and fields.get("sharding") not in (None, "ddp"):
@@ -237,6 +240,13 @@ def forms_of_sides(job: Job, asked: Asked) -> list[tuple[Alternative, dict[str, 
         if way is not None and "sharding" not in side.fields:
             fields["sharding"] = way
     return found
+
+
+def _with_kept(side: Alternative, kept: tuple[str, ...]) -> Alternative:
+    """With what is offloaded in any case, where something else that may be is compared."""
+    if "offload" not in side.fields:
+        return side
+    return replace(side, fields={**side.fields, "offload": (*kept, *side.fields["offload"])})
 
 
 _APART: Final = ("gpus", "nodes", "gpu", "method", "model", "params_b")

@@ -11,7 +11,7 @@ from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
 from oomkb.catalog import gpus, models
-from oomkb.frameworks import has
+from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import device_of
@@ -60,7 +60,8 @@ def _names_a_card_alone(job: Job) -> bool:
 def _of_card(job: Job) -> Grid | None:
     """What a card holds of models of usual sizes: served, and trained."""
     plain = _without_use(job)
-    uses = [(name, _shared(plain, fields)) for name, fields in _USES]
+    served = job.framework in ENGINES
+    uses = [(name, _shared(plain, fields)) for name, fields in _USES if not served or "method" not in fields]
     return _grid("uses-sizes", plain, uses, [(f"{size}B", {"params_b": size}) for size in _SIZES])
 
 
@@ -70,14 +71,16 @@ def _without_use(job: Job) -> Job:
 
 def _shared(job: Job, fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """A use on several cards: they share what is trained."""
-    several = (job.gpus or 1) > 1 and job.sharding is None and fields["objective"] != "inference"
+    several = (job.gpus or 1) > 1 and job.sharding is None and fields.get("objective", "inference") != "inference"
     return _together(fields, {"sharding": "zero3"}) if several else fields
 
 
 def largest_models(job: Job) -> list[tuple[str, float]]:
-    """Billions of parameters of the largest model that the cards hold, by use; of a stated method alone."""
-    plain = _without_use(job)
-    named = [] if job.method is None or "method" in job.assumed else [use for use in _USES if use[0] == job.method]
+    """Billions of parameters of the largest model that the cards hold, by use; of one that is stated alone."""
+    plain, named = _without_use(job), [use for use in _USES if use[0] == job.method and "method" not in job.assumed]
+    if job.objective == "inference" and job.quant is not None and "quant" not in job.assumed:
+        plain = job
+        named = [("serve-16" if job.quant == "none" else "serve-4" if job.quant in _FOUR_BITS else "serve", {})]
     found = []
     for name, fields in named or _USES:
         low, high = 0.0, _LARGEST_B
@@ -89,6 +92,7 @@ def largest_models(job: Job) -> list[tuple[str, float]]:
     return found
 
 
+_FOUR_BITS: Final = frozenset({"q4_k_m", "q4_0", "awq-int4", "gptq-int4", "nf4", "int4", "mxfp4", "nvfp4"})
 _LARGEST_B: Final = 512.0
 _HALVINGS: Final = 12
 """Steps of the search for a size: the last is an eighth of a billion."""

@@ -222,7 +222,8 @@ def of_own_figures(
     if line is None or (len(line.points) == 1 and not line.asked):
         return None
     if line.fits is None:
-        answer: Answer | None = "tight" if line.asked and line.capacity_bytes is not None else None
+        known = line.capacity_bytes is not None
+        answer: Answer | None = None if not known else "tight" if line.asked else "fits"
     else:
         answer = "fits" if line.fits else "does-not-fit"
     return answer, tuple(by_measured_line(line))

@@ -168,7 +168,10 @@ def _taken_before(view: View) -> Iterator[Account]:
     free, capacity, wanted = (found.data.get(f"{n}_bytes") for n in ("free", "capacity", "desired"))
     if free and capacity and wanted and free < wanted:
         held = {"held_bytes": capacity - free, "free_bytes": free, "wanted_bytes": wanted, "capacity_bytes": capacity}
-        yield from account_of(view, "other-process", "taken-before", held, found.span)
+        trains = view.objective in ("grpo", "ppo") and (
+            view.job.rollout is None or view.job.rollout.colocated is not False
+        )
+        yield from account_of(view, "rollout-engine" if trains else "other-process", "taken-before", held, found.span)
 
 
 def _pipeline_weights(view: View) -> Iterator[Account]:

@@ -97,7 +97,7 @@ def _says_little(view: View) -> bool:
 
 def _for_plan(view: View) -> tuple[Question, ...]:
     """What an answer cannot do without; everything else was assumed and said."""
-    if not wants_figure(view.evidence):
+    if not wants_figure(view.evidence) or asked_of(view.evidence).wanted == "model":
         return ()
     if view.estimate is None:
         open_ = view.job.model is None and view.job.params_b is None

@@ -18,7 +18,7 @@ from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
 from oomdoc.intake.polarity import with_question_marks
 from oomdoc.intake.wanted import Wanted, wanted_in
-from oomdoc.intake.worded import of_cache
+from oomdoc.intake.worded import CACHED, of_cache
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import has
 
@@ -209,6 +209,7 @@ def _asked_in(text: str) -> Asked:
         and not ROWS["counts"].search(text)
     ):
         wanted = "fit"  # which of the machines that are named
+    axes = _of_cache(axes) if wanted == "cache" else axes
     settings = settings_in(text, [side for axis in axes for side in axis])
     request = _request(text)
     at_once = None if wanted == "requests" else _concurrency(text)
@@ -245,9 +246,27 @@ def _asked_in(text: str) -> Asked:
         questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
         term=_first("term", text) if wanted == "share" else None,
         numbers=tuple(_numbers(text)),
-        refused=frozenset(name for name, pattern in ROWS.group("refuses").items() if pattern.search(text)),
+        refused=frozenset(_refused(text)),
         axes=axes,
     )
+
+
+def _refused(text: str) -> Iterator[str]:
+    """What is not wanted, where it is not asked whether it would do without."""
+    for name, pattern in ROWS.group("refuses").items():
+        if any(ROWS["is_asked"].match(text, found.end()) is None for found in pattern.finditer(text)):
+            yield name
+
+
+def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternative, ...], ...]:
+    """Formats that a question for the KV cache compares are the cache's."""
+
+    def cached(side: Alternative) -> Alternative:
+        own = {"serving.kv_dtype": CACHED.get(side.fields["quant"], side.fields["quant"])}
+        return replace(side, fields={**{n: v for n, v in side.fields.items() if n != "quant"}, **own})
+
+    of_formats = ([set(side.fields) == {"quant"} for side in axis] for axis in axes)
+    return tuple(tuple(map(cached, axis)) if all(own) else axis for axis, own in zip(axes, of_formats, strict=True))
 
 
 def _numbers(text: str) -> Iterator[WrittenNumber]:

@@ -27,7 +27,7 @@ _MIN_PLAIN_PAIRS: Final = 3
 """Pairs of a list of which no word says what it holds."""
 _MAX_BEFORE_LIST: Final = 48
 """Characters before a list in which what its sizes are of is named."""
-_MAX_ASKED_BATCH: Final = 4096
+_MAX_ASKED_BATCH: Final = 512
 _MAX_BATCH, _MIN_LENGTH = 64, 256
 """Sizes without a name: batches up to the one, lengths from the other."""
 
@@ -68,7 +68,7 @@ def _listed(lines: Sequence[Line]) -> Iterator[Signal]:
         yield _signal("worked-at", rows, text, figure, {"field": field, "value": round(_value(size)), **shown})
     listed = {number.start() for pair in best for number in pair}
     for number in numbers:
-        if number.start() in listed or _of_other(text, number):
+        if number.start() in listed or _of_other(text, number) or _named_otherwise(text, number, field):
             continue
         value = round(_value(number))
         if number["unit"]:
@@ -110,6 +110,17 @@ def _of_other(text: str, size: re.Match[str]) -> bool:
     """Whether a number counts cards, requests, steps and the like."""
     before = text[max(0, size.start() - 16) : size.start()]
     return _RE["other_behind"].match(text, size.end()) is not None or _RE["other_before"].search(before) is not None
+
+
+def _named_otherwise(text: str, number: re.Match[str], field: str) -> bool:
+    """Whether the name right before a number is that of the other kind of size: ``seq 2048`` in a list of batches."""
+    before = list(_RE["names"].finditer(text, max(0, number.start() - 32), number.start()))
+    near = bool(before) and number.start() - before[-1].end() <= _MAX_TO_ITS_NAME
+    return near and (before[-1]["xb"] is None) == (field == "micro_batch")
+
+
+_MAX_TO_ITS_NAME: Final = 4
+"""Characters between the name of a size and its number."""
 
 
 def _value(number: re.Match[str]) -> float:

@@ -65,7 +65,9 @@ def cards_in(text: str) -> list[Mention]:
         if named is not None:
             name, start, count = named
             device = _single(mention.device, gpus.find(name), count or 1)
-            fields = {"gpu": device.name, "capacity_gib": None, **({"gpus": count} if count else {})}
+            shared = ROWS["shared_size"].match(text, mention.end) if device.unified else None
+            size = float(shared["n"]) if shared is not None else None
+            fields = {"gpu": device.name, "capacity_gib": size, **({"gpus": count} if count else {})}
             name = re.sub(r"(?<=\d)(?<!l40)s\Z", "", name)
             shown = f"{count} × {name}" if count and count > 1 else name
             found.append((start, mention.end, Alternative(shown, fields)))

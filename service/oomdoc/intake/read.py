@@ -35,6 +35,7 @@ from oomdoc.intake.stream import condense
 from oomdoc.intake.supposed import (
     behind_solved,
     failed,
+    is_over,
     supposed_in,
     suppositions_in,
     tells_of_a_run,
@@ -81,9 +82,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     whole = _read(sources, options)
-    if failed(whole) and whole.prose and (behind := behind_solved(whole.prose)):
+    if (failed(whole) or is_over(whole)) and whole.prose and (behind := behind_solved(whole.prose)):
         now = _read([Source("input", behind)], options)
-        if not failed(now):
+        if not failed(now) and not is_over(now):
             return with_shared(now, whole)
     questions = suppositions_in(whole.prose) if failed(whole) else ()
     if not questions:

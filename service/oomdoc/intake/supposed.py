@@ -30,6 +30,11 @@ _LONGEST: Final = 400
 """Characters of a question."""
 
 
+def is_over(evidence: Evidence) -> bool:
+    """Whether the input says of its failure that it is over."""
+    return evidence.outcome is not None and evidence.outcome.name == "solved"
+
+
 def failed(evidence: Evidence) -> bool:
     """Whether the input tells of a run that failed for memory."""
     if evidence.outcome is not None:
@@ -50,8 +55,8 @@ def suppositions_in(prose: str) -> tuple[str, ...]:
 def behind_solved(prose: str) -> str:
     """What stands behind the words that a failure is over, where a question does; empty where none."""
     text = prose[:_CHARACTERS]
-    ends = [found.end() for found in _RE["over"].finditer(text)]
-    rest = text[ends[-1] :].lstrip(" ,，.。-") if ends else ""
+    found = _RE["over"].search(text)
+    rest = text[found.end() :].lstrip(" ,，.。-") if found is not None else ""
     return rest if "?" in rest or "？" in rest else ""
 
 

@@ -13,7 +13,8 @@ from oomkb.memory.vocabulary import VOCABULARY
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _NEAR: Final = 24
 """Characters around a format in which the cache is named that holds it."""
-_CACHED: Final = {"none": "bf16"}
+CACHED: Final = {"none": "bf16"}
+"""Formats of a KV cache that are called otherwise than those of weights."""
 
 
 def worded(text: str) -> dict[str, list[Mention]]:
@@ -25,7 +26,7 @@ def worded(text: str) -> dict[str, list[Mention]]:
             if field == "quant" and _of_optimizer(text, *match.span()):
                 continue
             cached = field == "quant" and of_cache(text, *match.span())
-            fields = {"serving.kv_dtype": _CACHED.get(value, value)} if cached else {field: value}
+            fields = {"serving.kv_dtype": CACHED.get(value, value)} if cached else {field: value}
             mentions = by_field.setdefault(next(iter(fields)), [])
             mentions.append((*match.span(), Alternative(match[0], fields)))
             other = ROWS["other_stage"].match(text, match.end()) if value.startswith("zero") else None

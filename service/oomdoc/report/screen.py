@@ -204,8 +204,10 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
 
 
 def _steps(plan: dict[str, Any], language: str) -> list[str]:
-    lines = [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
-    return lines if plan["peak_gib"] is None else [*lines, plan_sentence(plan, language)]
+    if plan["peak_gib"] is None:
+        return [change_sentence(change, language) for change in plan["changes"][:_MAX_CHANGES]]
+    # What is priced is all of it: a change that is not shown would be missing from what the person does.
+    return [*(change_sentence(change, language) for change in plan["changes"]), plan_sentence(plan, language)]
 
 
 def _sure(document: dict[str, Any], language: str) -> str:
