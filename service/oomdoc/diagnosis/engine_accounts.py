@@ -133,9 +133,9 @@ def share_below_weights(view: View) -> Iterator[Account]:
     """The share that an engine may take for weights and cache is less than the weights that it has loaded."""
     before, after = last_signal(view, "sglang-load-begin"), last_signal(view, "sglang-load-end")
     share = view.stated("serving.gpu_memory_utilization")
-    if before is None or after is None or not share:
+    if after is None or not share or (before is None and not after.data.get("weights_bytes")):
         return
-    free = before.data["free_bytes"]
+    free = before.data["free_bytes"] if before is not None else after.data["weights_bytes"] + after.data["free_bytes"]
     weights = after.data.get("weights_bytes") or free - after.data["free_bytes"]
     if share * free < weights:
         sizes = {"given_bytes": share * free, "capacity_bytes": free, "weight_bytes": weights}

@@ -156,7 +156,7 @@ def lowest_share(prices: Prices, context: Context) -> Iterator[Message]:
 
 
 ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "logits": ("fused-ce", "micro-batch", "micro-tokens", "seq-len", "completion-len"),
+    "logits": ("fused-ce", "log-prob-batch", "micro-batch", "micro-tokens", "seq-len", "completion-len"),
     "activations": ("grad-ckpt", "micro-batch", "micro-tokens", "attention", "seq-len", "completion-len"),
     "attention-scores": ("attention", "micro-batch", "seq-len"),
     "model-states": ("zero", "fsdp", "distributed-optimizer", "optimizer-8bit", "lora", "qlora"),
