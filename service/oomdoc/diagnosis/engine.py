@@ -33,6 +33,7 @@ from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, susp
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.run_completion import (
     SPLIT,
+    card_by_number,
     over_its_cards,
     ranks_that_speak,
     split_by_layers,
@@ -197,7 +198,14 @@ def _worked_out(
         if careful and (job.framework is not None or running):
             job = job.with_fields({"planned": True})
     else:
-        for completed in (locally_served, split_by_layers, over_its_cards, ranks_that_speak, usual_precision):
+        for completed in (
+            card_by_number,
+            locally_served,
+            split_by_layers,
+            over_its_cards,
+            ranks_that_speak,
+            usual_precision,
+        ):
             job = completed(evidence, job)
     makes_pictures = planned and asked_of(evidence).diffusion
     priced = _priced(job, warnings, careful=careful) if not makes_pictures else None
@@ -219,6 +227,13 @@ def _worked_out(
     if look is not None:
         view = replace(view, votes=look.votes(_NEIGHBOURS, hidden=hidden), sounds=look.sounds())
     return replace(view, tensors=_tensors(view)), job, look, warnings, inference
+
+
+_COMPLETED_BY_ITS_TEXT: Final = (
+    *(card_by_number, locally_served, split_by_layers, over_its_cards),
+    *(ranks_that_speak, usual_precision),
+)
+"""What a failed run's own text tells of it beside its facts, in order."""
 
 
 def _job(evidence: Evidence, warnings: list[Message]) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import pairs_in
+from oomdoc.intake.asked import asked_of, pairs_in
 from oomdoc.stated import following, stated_fields
 from oomkb.errors import OomdocError
 from oomkb.frameworks import PLAIN, described
@@ -57,6 +57,14 @@ def over_its_cards(evidence: Evidence, job: Job) -> Job:
 def usual_precision(evidence: Evidence, job: Job) -> Job:
     """Mixed precision where the configuration of a failed run is out of sight: nearly all set it, and few say so."""
     return job if evidence.documents else described(job)
+
+
+def card_by_number(evidence: Evidence, job: Job) -> Job:
+    """A card by its bare number, where a failure names none otherwise: ``cuda oom, llama 7b, 3060``."""
+    if job.gpu is not None or job.capacity_gib is not None or not evidence.prose:
+        return job
+    card = asked_of(evidence).card
+    return job if card is None else job.with_fields({"gpu": card})
 
 
 def spelled_out(job: Job, evidence: Evidence) -> Job:

@@ -85,7 +85,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         lead = [a for a in answer if a.key.startswith("answer.servers")]
         first, *rest = (a for a in answer if a not in lead)
         others = [a for a in rest if plan is None or a.key != "answer.instead"]
-        other = _plan([p for p in found.plans[1:] if p.name in _OTHERS]) if plan else None
+        other = _plan(_other_plans(found)) if plan else None
         also = [say("summary.plan-other", changes=other.values["changes"])] if other not in (None, plan) else []
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
             first = say("answer.spills", **first.values)
@@ -161,6 +161,13 @@ _NEAR: Final = 0.9
 def _tensor(tensor: TensorMatch) -> Message:
     shape = " × ".join(f"{n:,}" for n in tensor.shape)
     return say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)
+
+
+def _other_plans(found: Diagnosis) -> list[Plan]:
+    """Plans that are named beside the first: how many layers go on the card, where that is asked."""
+    if found.asked is not None and found.asked.wanted == "layers":
+        return [p for p in found.plans if p.name == "spilled"]
+    return [p for p in found.plans[1:] if p.name in _OTHERS]
 
 
 _OTHERS: Final = ("keep-context", "spilled")

@@ -16,7 +16,7 @@ from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in,
 from oomdoc.intake.listed import number_of
 from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
 from oomdoc.intake.numbers import to_count
-from oomdoc.intake.polarity import with_question_marks
+from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, of_cache
 from oomkb.dataclass import dataclass
@@ -152,10 +152,12 @@ class Asked:
 
 
 def _first(group: str, text: str) -> Any:
-    """The first of a group's names whose words stand there."""
+    """The first of a group's names whose words stand there and are not denied."""
     low = text.lower()
-    found = (name for name, pattern in ROWS.group(group).items() if pattern.may_match(low) and pattern.search(text))
-    return next((name.partition(":")[0] for name in found), None)
+    for name, pattern in ROWS.group(group).items():
+        if pattern.may_match(low) and any(not negated(text, found.start()) for found in pattern.finditer(text)):
+            return name.partition(":")[0]
+    return None
 
 
 def _format(text: str) -> str | None:

@@ -12,10 +12,12 @@ from typing import Final, Literal, cast
 
 from oomdoc.intake.patterns import patterns
 
-Wanted = Literal["fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share", "model"]
+Wanted = Literal[
+    "fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share", "model", "layers"
+]
 """``requests``: how many at once; ``reserved``: why an engine that runs holds as much as it does; ``cache``: how large
 the KV cache alone is; ``host``: how much of the machine's own memory; ``share``: what one term takes; ``model``: the
-largest that a card holds.
+largest that a card holds; ``layers``: how many of them go on the card.
 """
 _RE: Final = patterns(__file__)
 _MAX_WORDS: Final = {"least": 7, "extreme": 7, "smallest": 7, "count": 7, "which": 2}
@@ -34,6 +36,7 @@ _NO_PAIRS: Final = frozenset(
         *(("extreme", what) for what in ("amount", "host", "cards")),
         *((how, what) for how in _MAX_WORDS if how != "count" for what in _PARTS),
         *((how, "model") for how in _MAX_WORDS if how != "extreme"),
+        *((how, "layers") for how in _MAX_WORDS if how != "count"),
     ]
 )
 """A limit of memory is no question for it."""
