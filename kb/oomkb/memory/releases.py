@@ -370,7 +370,10 @@ def upcasts_frozen(job: Job, quant: str) -> bool:
     """
     stated = job.loop.kbit_prepared if job.loop else None
     name, known = (job.framework or "").lower(), version(job.versions.get("trl", ""))
-    own = (name == "transformers" and "grad_ckpt" in job.assumed) or ("trl" in name and () < known < (0, 24))
+    script = (
+        name == "transformers" and "grad_ckpt" in job.assumed and "framework" not in job.assumed and not job.planned
+    )
+    own = script or ("trl" in name and () < known < (0, 24))
     return (own and job.sharding not in GATHERED if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
 
 
