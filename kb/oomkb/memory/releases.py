@@ -12,10 +12,6 @@ from oomkb.memory.packed_loss import packed_style
 from oomkb.memory.ranks import GATHERED
 from oomkb.notes import note
 
-_TORCH: Final = re.compile(r"torch[ =]{1,3}v?(\d\.\d{1,2})")
-
-_YEAR: Final = re.compile(r"\b(20[12]\d)\b")
-
 _MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
 
 _LOSS_COMPILED: Final = 2025 * 12 + 4
@@ -33,14 +29,8 @@ def _compiled_loss(job: Job) -> bool:
     """
     if not job.compile or any(w in (job.framework or "").lower() for w in _BY_LAYER):
         return False
-    text = str(job.extra.get("versions_text") or "")
-    torch = job.versions.get("torch") or (found[1] if (found := _TORCH.search(text)) else "")
-    if torch and version(torch) < (2, 6):
-        return False
-    if month := _month(text):
-        return month >= _LOSS_COMPILED
-    year = _YEAR.search(text)
-    return bool(torch) or year is None or int(year[1]) >= 2025
+    torch, month = job.versions.get("torch"), _month(str(job.extra.get("versions_text") or ""))
+    return not (torch and version(torch) < (2, 6)) and (not month or month >= _LOSS_COMPILED)
 
 
 def _month(text: str) -> int:
