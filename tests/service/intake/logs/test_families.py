@@ -97,6 +97,7 @@ MUST_NOT = [
     ("memory_summary", "allocated memory is fine"),
     ("memory_usage", "memory usage is printed with --verbose"),
     ("mps", "MTLBuffer pool created"),
+    ("notebooks", "Your session is using 11 of 12.7 GB of available RAM."),
     ("nvidia_smi", "nvidia-smi shows nothing unusual"),
     ("progress", "set num_train_epochs to 3 epochs"),
     ("progress", "Loading checkpoint shards: 100%|██████████| 10/10 [00:02<00:00,  3.55it/s]"),
