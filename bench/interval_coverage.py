@@ -47,6 +47,7 @@ LATER = {  # frameworks of which figures were met only with a set, or with one a
     "unseen10.jsonl": (),
     "unseen11.jsonl": (),
     "unseen12.jsonl": (),
+    "unseen13.jsonl": (),
 }
 FEW = frozenset({"changing lengths", "not met"})
 """Groups that runs of which less is known are added to."""
