@@ -34,24 +34,8 @@ GROUPS: Final[Mapping[str, tuple[float, float]]] = {
 ``serving``: tests/kb/memory/data/serving_starts.jsonl. Runs that offload are with the others: eleven figures of four
 sources do not make a group; stated and unstated releases of a framework spread alike."""
 MET: Final = (
-    "titan",
-    "torchtune",
-    "litgpt",
-    "lit-gpt",
-    "fms",
-    "swift",
-    "fsdp_qlora",
-    "transformers",
-    "peft",
-    "trl",
-    "unsloth",
-    "llama-factory",
-    "llamafactory",
-    "axolotl",
-    "prime-rl",
-    "automodel",
-    "megatron",
-    "deepspeed",
+    *("titan", "torchtune", "litgpt", "lit-gpt", "fms", "swift", "fsdp_qlora", "transformers", "peft", "trl"),
+    *("unsloth", "llama-factory", "llamafactory", "axolotl", "prime-rl", "automodel", "megatron", "deepspeed"),
 )
 """Words of frameworks whose steps were compared with published figures or traced with their own code."""
 SCRIPT: Final[Note] = note("estimate.script-unknown")
