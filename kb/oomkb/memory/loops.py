@@ -31,3 +31,10 @@ def keeps_cache(job: Job) -> bool:
 def gradients_stay(job: Job) -> bool:
     """Whether gradients stay allocated through forward and backward."""
     return (job.grad_accum or 1) > 1 or bool(job.loop and job.loop.zero_grad_in_place)
+
+
+def steps_in_backward(job: Job) -> bool:
+    """Whether each gradient is applied and freed as soon as it is there: LOMO, and torchtune's ``optimizer_in_bwd``
+    (``training/memory.py``, ``register_optim_in_bwd_hooks``).
+    """
+    return job.optimizer == "lomo" or job.extra.get("optimizer_in_bwd") is True

@@ -9,7 +9,7 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
-from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits
+from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, steps_in_backward
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
 from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
 from oomkb.memory.releases import (
@@ -332,7 +332,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,
         buckets=job.buckets,
-        grads="layer" if sharding in FSDP else "none" if joined else "all",
+        grads="layer" if sharding in FSDP or steps_in_backward(job) else "none" if joined else "all",
         upcast="vocab-parallel" if megatron else loss_copies(job, round(batch), shape.dims.model_type),
         assumed=filled,
     )

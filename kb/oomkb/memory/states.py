@@ -12,7 +12,7 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.families.layer_deviations import buffer_bytes
 from oomkb.memory.offload import offloaded_bytes
 from oomkb.memory.optimizers import OPTIMIZERS, Optimizer, step_temporary_bytes
-from oomkb.memory.ranks import GATHERED
+from oomkb.memory.ranks import FSDP, GATHERED
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import Linear, ModelShape
 
@@ -256,7 +256,8 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     optimizer += (whole * kind.moments + tables * kind.fixed) / split_o if not engine else 8 * tables / split_o
     masters = (stated + tables) * master_each / split_o
     grad_each = 4.0 if s.megatron else each
-    gradients = (trained * grad_each + whole if kind.keeps_grads else 0.0) * s.state_fraction
+    keeps = kind.keeps_grads and (s.grads != "layer" or s.sharding in FSDP)
+    gradients = (trained * grad_each + whole if keeps else 0.0) * s.state_fraction
     step = step_bytes(
         s,
         shape,
