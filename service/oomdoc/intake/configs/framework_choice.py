@@ -165,7 +165,9 @@ def judge(doc: Doc, given: Table | None) -> None:
         if doc.form == "python" and doc.table is not None and not doc.marks[0]:
             # A program's own variables are called anything.
             passed = frozenset(keys_of(e for e in doc.entries if e.style != "assign"))
-            marked = bool(doc.marks[1]) and _evidence(doc.table, passed, "")[1] > 0
+            own = [e for e in doc.entries if e.style != "call" and not e.off]
+            likely = probability_of(Recognition(doc.table, *doc.marks), known_keys(own, doc.table)) >= ENOUGH
+            marked = bool(doc.marks[1]) and (likely or _evidence(doc.table, passed, "")[1] > 0)
             if not marked and (doc.table.name != PLAIN or len(doc.table.hints & passed) < MIN_SCORE):
                 doc.table = fallback(doc)
         return

@@ -247,13 +247,17 @@ def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Co
 
 
 def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
-    """``batch_size`` in the section that says over how many steps gradients are accumulated: the micro batch."""
+    """``batch_size`` in the section that says over how many steps gradients are accumulated: the micro batch, unless
+    another key there speaks of batches (``mini_batch_size``).
+    """
     steps = {name for name, (field, _) in _table()["always"].items() if field == "grad_accum"}
     sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in steps}
     for key, entry in entries:
         section, _, last = key.rpartition(".")
-        if last in _BATCH and section in sections and (value := codecs.INT.read(entry.value)) is not None:
-            yield "micro_batch", value, entry
+        beside = (other for other, e in entries if e is not entry and other.rpartition(".")[0] == section)
+        parted = any("batch" in other and _QUIET.search(other) is None for other in beside)
+        if last in _BATCH and section in sections and not parted:
+            yield from (("micro_batch", value, entry) for value in [codecs.INT.read(entry.value)] if value is not None)
 
 
 def _models(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:

@@ -101,7 +101,8 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     """Whether every key stands there already or is one that what runs the file is known to take."""
     if doc.table is None or doc.form == "python":
         return doc.table is not None
-    if not doc.table.adds_all and doc.table.names.isdisjoint(view):
+    apart = doc.form == "shell" and doc.table.name in LAUNCHERS  # its file's keys are no options of its program
+    if (apart or not doc.table.adds_all) and doc.table.names.isdisjoint(view):
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.record.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))

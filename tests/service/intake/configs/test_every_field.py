@@ -257,3 +257,21 @@ def test_a_name_of_a_deepspeed_file_keeps_its_other_words():
     text = "deepspeed run.py --deepspeed configs/zero2_no_offload.json --model_name_or_path a/b-7b --bf16 --output_dir o --per_device_train_batch_size 4\n"
     done = patch(text, filename="run.sh", changes={"sharding": "zero3"})
     assert done.text == text.replace("zero2_no_offload", "zero3_no_offload")
+
+
+def test_sums_in_brackets_are_worked_out_and_replaced_whole():
+    text = "G=128\nL=4\nA=$[$G/(8*$L)]\ntorchrun run.py --model_name_or_path a/b-7b --bf16 True --output_dir o --per_device_train_batch_size $L --gradient_accumulation_steps $A\n"
+    assert said("run.sh", text)["grad_accum"] == 4
+    done = patch(text, filename="run.sh", changes={"grad_accum": 8})
+    assert done.text == text.replace("A=$[$G/(8*$L)]", "A=8")
+
+
+def test_a_batch_beside_another_batch_is_not_one_step_s():
+    text = "seed: 1\nlr: 1e-5\nnum_epochs: 2\nbatch_size: 32\nmini_batch_size: 2\ngradient_accumulation_steps: 2\nseq_length: 512\n"
+    assert "micro_batch" not in said("run.yaml", text)
+    assert patch(text, filename="run.yaml", changes={"micro_batch": 1}).text == text
+
+
+def test_keys_of_a_launcher_s_file_are_no_options_of_its_program():
+    text = "deepspeed --include localhost:0,1 tune_it.py \\\n    # the model\n    --width 3\n"
+    assert patch(text, filename="run.sh", changes={"micro_batch": 7}).text == text

@@ -33,7 +33,7 @@ _VARIABLE: Final = re.compile(
 
 _ARGUMENT: Final = re.compile(r"\$[0-9@*#?]")
 """What the script itself was given."""
-_PAREN: Final = re.compile(r"[()]")
+_PAREN: Final = re.compile(r"[()\[\]]")
 
 
 def braces(text: str, at: int, end: int) -> int:
@@ -50,10 +50,10 @@ def braces(text: str, at: int, end: int) -> int:
 
 
 def balanced(text: str, at: int, end: int) -> int:
-    """After the parenthesis that closes the one at ``at``."""
+    """After the parenthesis or bracket that closes the one at ``at``."""
     depth = 0
     for match in _PAREN.finditer(text, at, min(end, at + 2000)):
-        depth += 1 if match[0] == "(" else -1
+        depth += (match[0] == text[at]) - (match[0] == ("]" if text[at] == "[" else ")"))
         if depth == 0:
             return match.end()
     return at + 1

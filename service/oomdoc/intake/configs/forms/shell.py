@@ -142,8 +142,7 @@ class _Tokeniser:
                 for variable in command.variables:
                     variable.exported = True
             self.out.commands.append(command)
-            self.cut = cut
-        elif cut:
+        if command.words or command.variables or cut:
             self.cut = cut
         self.command = Command(start=self.at)
         self.after_continuation = False
@@ -249,11 +248,12 @@ class _Tokeniser:
 
     def dollar(self) -> None:
         text, at = self.text, self.at
-        if text.startswith("$(", at):
+        if text.startswith(("$(", "$["), at):
             stop = balanced(text, at + 1, self.end) if self.unclosed < _MAX_UNCLOSED else at + 2
             self.unclosed += stop == at + 2
-            word = self.open(at)
-            number = arithmetic(text[at + 3 : stop - 2], self.out.variables) if text.startswith("$((", at) else None
+            word, doubled = self.open(at), text.startswith("$((", at)
+            inner = text[at + 2 + doubled : stop - 1 - doubled] if doubled or text[at + 1] == "[" else "?"
+            number = arithmetic(inner, self.out.variables)
             word.resolved = word.resolved and number is not None
             self.add(text[at:stop] if number is None else str(number), at, stop)
             return
