@@ -15,8 +15,6 @@ from oomdoc.intake import statements as package
 from oomdoc.intake.statements import statements
 
 HERE: Final = Path(package.__file__).parent
-NEUTRAL: Final = "neutral"
-"""The table of sentences that say nothing of the list."""
 _MIN_EXAMPLES: Final = {"en": 12, "zh": 7, "near": 3}
 """Examples of each kind that a statement needs."""
 
@@ -41,7 +39,7 @@ def examples() -> list[Example]:
     for path in sorted((HERE / "examples").iterdir(), key=lambda p: p.name):
         for table, parts in tomllib.loads(path.read_text(encoding="utf-8")).items():
             where = f"{path.name}: {table}"
-            if table in tables or (table not in known and table != NEUTRAL):
+            if table in tables or table not in known:
                 raise ValueError(f"{where}: given twice, or not in statements.toml")
             tables.add(table)
             for part, text in parts.items():
@@ -62,7 +60,7 @@ def _example(line: str, table: str, part: str, where: str) -> Example:
     says = {name.strip() for name in also}
     if unknown := says - statements().keys():
         raise ValueError(f"{where}: {line!r}: unknown {', '.join(unknown)}")
-    if part != "near" and table != NEUTRAL:
+    if part != "near":
         says.add(table)
     return Example(text.strip(), frozenset(says), table)
 

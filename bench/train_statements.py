@@ -10,20 +10,20 @@ scipy, which comes with scikit-learn (``.[embed]``).
 ``--add`` reads labelled sentences of public reports first. Kept of a sentence, in ``bench/data/statements.npz``, are
 its features (checksums of its words and pairs of words, in no order) and what it says; its text is not.
 
-The weights are made from the shipped examples (each also beside a second sentence, so that what else a sentence says
-counts little) and from the features in ``bench/data/statements.npz``.
+The weights are made from the shipped examples and from the features in ``bench/data/statements.npz``. Sentences with a
+``thread`` are of public reports: the figures and the calibration are theirs, all of a thread left out together.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
-import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from scipy.optimize import minimize
@@ -31,7 +31,7 @@ from scipy.sparse import csr_matrix
 
 from oomdoc.intake.statements.concepts import features_of
 from oomdoc.intake.statements.reader import WEIGHTS, Model, model, statements
-from statement_examples import NEUTRAL, examples, examples_hash
+from statement_examples import examples, examples_hash
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "service" / "oomdoc" / "intake" / "statements" / WEIGHTS
@@ -40,11 +40,12 @@ NAMES = tuple(statements())
 PENALTY = 3.0
 POSITIVE_WEIGHT = 3.0
 FOLDS = 3
+FEWEST = 2
+"""Sentences that must hold a feature."""
 PRUNE = 0.05
 """Weights below are left out, and features whose weights are all below twice that."""
 STEPS = 31
 """Steps from zero to the largest weight of a statement."""
-_HAN = re.compile(r"[一-鿿]")
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,16 @@ class Labelled:
     features: frozenset[int]
     says: frozenset[str]
     text: str = ""
-    table: str = ""
+    thread: int = 0
+    """Checksum of the thread that it is of; 0 of a sentence that was written for this project."""
 
 
 def shipped() -> list[Labelled]:
-    return [Labelled(frozenset(features_of(e.text)), e.says, e.text, e.table) for e in examples()]
+    return [Labelled(frozenset(features_of(e.text)), e.says, e.text) for e in examples()]
 
 
-def of_reports() -> list[Labelled]:
-    """Labelled sentences of public reports, without their texts."""
+def kept() -> list[Labelled]:
+    """The labelled sentences whose features are kept, without their texts."""
     if not REPORTS.exists():
         return []
     with np.load(REPORTS, allow_pickle=False) as found:
@@ -71,8 +73,9 @@ def of_reports() -> list[Labelled]:
             Labelled(
                 frozenset(map(int, found["features"][starts[i] : starts[i + 1]])),
                 frozenset(filter(None, str(says).split(","))),
+                thread=int(thread),
             )
-            for i, says in enumerate(found["says"])
+            for i, (says, thread) in enumerate(zip(found["says"], found["threads"], strict=True))
         ]
 
 
@@ -84,26 +87,8 @@ def keep(rows: Sequence[Labelled]) -> None:
         features=np.array([f for row in rows for f in sorted(row.features)], dtype=np.uint32),
         starts=np.cumsum([0, *(len(row.features) for row in rows)]).astype(np.int32),
         says=np.array([",".join(sorted(row.says)) for row in rows]),
+        threads=np.array([row.thread for row in rows], dtype=np.uint32),
     )
-
-
-def beside_others(rows: Sequence[Labelled], seed: int = 0) -> list[Labelled]:
-    """Each example once beside a sentence that says nothing, and once beside another example."""
-    pick = random.Random(seed)
-    by: dict[tuple[bool, bool], list[Labelled]] = {}
-    for row in rows:
-        han = _HAN.search(row.text) is not None
-        by.setdefault((han, False), []).append(row)
-        if row.table == NEUTRAL:
-            by.setdefault((han, True), []).append(row)
-    out = []
-    for row in rows:
-        han = _HAN.search(row.text) is not None
-        for neutral in (True, False):
-            other = pick.choice(by[han, neutral])
-            text = f"{row.text.rstrip('.。')}{'，' if han else ', '}{other.text}"
-            out.append(Labelled(frozenset(features_of(text)), row.says | other.says))
-    return out
 
 
 def matrix(rows: Sequence[Labelled], columns: dict[int, int]) -> Any:
@@ -117,10 +102,10 @@ def labels(rows: Sequence[Labelled]) -> np.ndarray[Any, Any]:
     return np.array([[name in row.says for name in NAMES] for row in rows], dtype=np.float64)
 
 
-def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
+def fit(rows: Sequence[Labelled]) -> Model:
     """One logistic regression per statement, fitted together; not calibrated yet."""
-    columns = {f: i for i, f in enumerate(sorted({f for row in (*own, *reports) for f in row.features}))}
-    rows = [*own, *beside_others(own), *reports]
+    counts = Counter(f for row in rows for f in row.features)
+    columns = {f: i for i, f in enumerate(sorted(f for f, n in counts.items() if n >= FEWEST))}
     x, y = matrix(rows, columns).astype(np.float32), labels(rows)
     across = x.T.tocsr()
     weight = 1 + (POSITIVE_WEIGHT - 1) * y
@@ -140,14 +125,13 @@ def fit(own: Sequence[Labelled], reports: Sequence[Labelled]) -> Model:
     return Model("", NAMES, columns, found[:-1].astype(np.float32), found[-1].astype(np.float32), (0.0, 1.0))
 
 
-def left_out(own: Sequence[Labelled], reports: Sequence[Labelled]) -> np.ndarray[Any, Any]:
-    """The score of every sentence of a report by a fit of the examples and the other folds' sentences."""
-    order = np.random.default_rng(0).permutation(len(reports))
-    out = np.zeros((len(reports), len(NAMES)), dtype=np.float32)
+def left_out(own: Sequence[Labelled], rows: Sequence[Labelled]) -> np.ndarray[Any, Any]:
+    """The score of every sentence of a report by a fit that has not seen its thread."""
+    out = np.zeros((len(rows), len(NAMES)), dtype=np.float32)
     for fold in range(FOLDS):
-        away = sorted(order[fold::FOLDS].tolist())
-        kept = sorted(set(range(len(reports))) - set(away))
-        out[away] = fit(own, [reports[i] for i in kept]).scores([reports[i].features for i in away])
+        away = [i for i, row in enumerate(rows) if row.thread and row.thread % FOLDS == fold]
+        known = [row for row in rows if not row.thread or row.thread % FOLDS != fold]
+        out[away] = fit([*own, *known]).scores([rows[i].features for i in away])
     return out
 
 
@@ -214,7 +198,11 @@ def figures(p: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, each: bool = Fa
 def rows_of(files: Sequence[Path]) -> list[Labelled]:
     lines = [line for f in files for line in f.read_text(encoding="utf-8").splitlines() if line.strip()]
     rows = map(json.loads, lines)
-    return [Labelled(frozenset(features_of(r["text"])), frozenset(r["statements"]), r["text"]) for r in rows]
+    return [
+        Labelled(frozenset(features_of(r["text"])), frozenset(r["statements"]), r["text"], crc32(thread.encode()))
+        for r in rows
+        for thread in [r.get("thread", "")]
+    ]
 
 
 def main() -> None:
@@ -227,20 +215,21 @@ def main() -> None:
         rows = rows_of(options.unseen)
         figures(model().probabilities([row.features for row in rows]), labels(rows), each=options.check)
         return
-    own, reports = shipped(), of_reports()
+    own, rows = shipped(), kept()
     if options.add:
-        reports = list({row.features: row for row in (*reports, *rows_of(options.add))}.values())
-        keep(reports)
-    scores, y = left_out(own, reports), labels(reports)
+        rows = list({row.features: row for row in (*rows, *rows_of(options.add))}.values())
+        keep(rows)
+    natural = [i for i, row in enumerate(rows) if row.thread]
+    scores, y = left_out(own, rows)[natural], labels(rows)[natural]
     calibration = calibrate(scores, y)
-    print("sentences of public reports, left out of the fit:")
+    print("sentences of public reports, their threads left out of the fit:")
     figures(Model("", NAMES, {}, scores, scores[0], calibration).calibrated(scores), y, each=options.check)
     if options.check:
         return
-    fitted = fit(own, reports)
+    fitted = fit([*own, *rows])
     write(Model("", NAMES, fitted.rows, fitted.weights, fitted.bias, calibration))
     size = f"{SHIPPED.stat().st_size:,} bytes"
-    print(f"{len(own)} examples and {len(reports)} sentences of reports -> {SHIPPED.name}, {size}")
+    print(f"{len(own)} examples and {len(rows)} kept sentences -> {SHIPPED.name}, {size}")
 
 
 if __name__ == "__main__":
