@@ -17,14 +17,10 @@ _GENERIC_PHASES: Final = frozenset({"unknown", ""})
 _REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
 _QUOTE_CHARACTERS: Final = 90
 _SIZE_ENDS: Final = {"below-1b": 1e9, "1b-4b": 4e9, "4b-9b": 9.5e9, "9b-22b": 22e9, "22b-80b": 80e9, "above-80b": inf}
-_LENGTH_ENDS: Final = {"to-1k": 1_025, "to-4k": 4_097, "to-16k": 16_385, "to-64k": 65_537, "above-64k": inf}
-_BATCH_ENDS: Final = {"one": 2, "few": 8, "many": 32, "very-many": inf}
-_STEP_ENDS: Final = {"first": 2, "early": 20, "hundreds": 300, "late": inf}
-_SHARE_ENDS: Final = {"low": 0.55, "medium": 0.85, "usual": 0.93, "high": inf}
 
 
 def features(view: View) -> Iterator[Feature]:
-    """Outcome, phase, step, kind of run, method and settings, and phase with memory and with kind of run."""
+    """Outcome, phase, kind of run, method and settings, and phase with memory and with kind of run."""
     yield from _failure(view)
     yield from _run(view)
     yield from _settings(view)
@@ -70,10 +66,7 @@ def _failure(view: View) -> Iterator[Feature]:
         yield Feature(f"phase:{view.phase}", 1.0 if view.phase_shown else 0.6, said, where)
     else:
         yield Feature("phase:unknown")
-    step = failing_step(view)
-    if step is not None:
-        yield Feature(f"step:{bucket(step, _STEP_ENDS)}", 1.0, say("feature.step", step=step))
-    yield from _interval(view, step)
+    yield from _interval(view, failing_step(view))
 
 
 def failing_step(view: View) -> int | None:
@@ -113,8 +106,6 @@ def _run(view: View) -> Iterator[Feature]:
         yield Feature("objective:reinforcement")
     elif view.stated("objective") is not None:
         yield Feature(f"objective:{view.objective}")
-    engine = view.evidence.framework in ENGINES
-    yield Feature("framework:engine" if engine else "framework:other" if view.evidence.framework else "framework:none")
     if view.stated("method") is not None:
         yield Feature(f"method:{job.method}")
     if view.stated("quant") not in (None, "none") or job.method == "qlora":
@@ -158,21 +149,8 @@ def _settings(view: View) -> Iterator[Feature]:
         yield Feature(f"checkpointing:{'on' if job.grad_ckpt else 'off'}")
     if view.stated("attention") is not None:
         yield Feature(f"attention:{'eager' if job.attention == 'eager' else 'fused'}")
-    if view.stated("fused_ce"):
-        yield Feature("loss:fused")
-    if view.stated("packing"):
-        yield Feature("packing")
-    length = view.stated("seq_len") or view.stated("serving.max_model_len")
-    if isinstance(length, int | float):
-        yield Feature(f"length:{bucket(length, _LENGTH_ENDS)}", 1.0, say("feature.length", length=int(length)))
-    batch = view.stated("micro_batch")
-    if isinstance(batch, int | float):
-        yield Feature(f"batch:{bucket(batch, _BATCH_ENDS)}", 1.0, say("feature.batch", batch=batch))
     ranks = view.ranks
     if ranks is not None and view.training:
         yield Feature("ranks:one" if ranks == 1 else "ranks:several")
-    share = view.stated("serving.gpu_memory_utilization")
-    if isinstance(share, int | float):
-        yield Feature(f"engine-share:{bucket(share, _SHARE_ENDS)}", 1.0, say("feature.share", share=share))
     if view.setting("enforce_eager") is True:
         yield Feature("engine:eager")
