@@ -121,9 +121,8 @@ def interval(
 
 def joined(estimate: Estimate, other: Estimate) -> Estimate:
     """The estimate with intervals that hold those of the same run otherwise, as far as the card holds it."""
-    spans = {}
+    spans, most = {}, estimate.capacity_bytes or math.inf
     for meter, span in estimate.intervals.items():
-        beside, most = other.intervals[meter], estimate.capacity_bytes or math.inf
-        low, high = min(span.low_bytes, beside.low_bytes), max(span.high_bytes, min(beside.high_bytes, most))
-        spans[meter] = replace(span, low_bytes=low, high_bytes=high)
+        low, high = other.intervals[meter].low_bytes, min(other.intervals[meter].high_bytes, most)
+        spans[meter] = replace(span, low_bytes=min(span.low_bytes, low), high_bytes=max(span.high_bytes, high))
     return replace(estimate, intervals=spans)

@@ -1,6 +1,6 @@
 """The passes for log-probabilities of a reinforcement-learning step: no gradients, sequences of their own micro-batch.
 
-Where the entropy is asked for as well (:func:`oomkb.memory.releases.scores_with_entropy`), verl's
+Where the entropy is asked for as well (by verl's ``ray_trainer.py``, to 0.9), verl's
 ``entropy_from_logits`` (0.9.1; ``workers/engine/fsdp/transformer_impl.py``, 185) is compiled: beside the logits one
 exponential in fp32, in the code that the compiler makes (``bench/trace_log_probs.py``). Not compiled, autocast gives
 the softmax and the log-sum-exp an fp32 copy of the logits, and the latter a temporary (ATen ``ReduceOps.cpp``,
@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from oomkb.memory.job import Job
-from oomkb.memory.releases import scores_with_entropy
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 
@@ -42,7 +41,8 @@ def _bytes_of_a_word(job: Job, s: Setting, tokens: float) -> float:
     c = float(s.compute_bytes)
     if s.fused_ce:
         return c * min(1.0, _CHUNK / max(tokens, 1.0))
-    if scores_with_entropy(job) and job.extra.get("entropy_from_logits_with_chunking"):
+    entropy = "verl" in s.framework
+    if entropy and job.extra.get("entropy_from_logits_with_chunking"):
         return c + _COPIES * _WIDE * min(1.0, _CHUNK / max(tokens, 1.0))
-    whole = scores_with_entropy(job) and job.extra.get("use_torch_compile") is False
+    whole = entropy and job.extra.get("use_torch_compile") is False
     return c + _WIDE * (_COPIES if whole else 1)

@@ -60,7 +60,6 @@ _EAGER_CONTEXT_MIB: Final = 1343.0
 """With every kernel loaded at once, as before torch 1.13 (``torch/cuda/__init__.py`` asks for lazy loading since): of a
 V100 (transformers' ``model_memory_anatomy.md``)."""
 _NCCL_MIB: Final = 420.0
-_CUBLAS_MIB: Final = 8.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def meters(
     if s.dynamic and "swift 1." in s.framework:
         logits = max(phase.terms_bytes.get("logits and loss", 0.0) for phase in phases.values())
         cached += SWIFT_AT_2048 * math.sqrt(2048 / s.seq) * min(moving, logits)
-    reserved = allocated + cached + apart + 0.005 * base + (_CUBLAS_MIB + 20) * MIB
+    reserved = allocated + cached + apart + 0.005 * base + 28.1 * MIB
     outside = outside_bytes(s, device)
     needed = allocated * 1.01 + 0.04 * moving + outside
     if capacity is None:

@@ -136,11 +136,6 @@ def divides(job: Job) -> str:
     return "copy" if known < (1, 14) else "kernel"
 
 
-def scores_with_entropy(job: Job) -> bool:
-    """Whether the passes for old log-probabilities compute the entropy too (verl ``ray_trainer.py`` to 0.9)."""
-    return "verl" in (job.framework or "").lower()
-
-
 def _divergence(job: Job, framework: str) -> str:
     """TRL's ``beta`` is 0.5 unless stated (``GKDConfig``); elsewhere forward KL is usual."""
     stated = job.extra.get("gkd_beta")
