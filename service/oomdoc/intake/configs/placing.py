@@ -293,6 +293,8 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
             continue
         for call in calls:
             if call.scope.rsplit(".", 1)[-1] == stem:
+                if "**" in text[slice(*call.value_span)]:
+                    return None  # what is handed in there may say it already
                 inside = [
                     e
                     for e in doc.entries

@@ -275,3 +275,8 @@ def test_a_batch_beside_another_batch_is_not_one_step_s():
 def test_keys_of_a_launcher_s_file_are_no_options_of_its_program():
     text = "deepspeed --include localhost:0,1 tune_it.py \\\n    # the model\n    --width 3\n"
     assert patch(text, filename="run.sh", changes={"micro_batch": 7}).text == text
+
+
+def test_a_call_that_is_handed_a_dictionary_gets_no_further_argument():
+    text = "from transformers import TrainingArguments\nargs = TrainingArguments(**given)\n"
+    assert patch(text, filename="t.py", changes={"grad_ckpt": True}).text == text
