@@ -24,9 +24,8 @@ import numpy as np
 from oomkb.records.case import Case
 from oomkb.records.loader import load_cases
 from oomkb.retrieval.embed import encoder
-from oomkb.retrieval.fusion import Weights, fused, spread
 from oomkb.retrieval.index import Index, open_index
-from oomkb.retrieval.search import figures_of
+from oomkb.retrieval.search import Weights, figures_of, fused, spread
 from oomkb.retrieval.views import look
 
 DATA = Path(__file__).parent.parent / "kb/oomkb/retrieval/data/calibration.toml"

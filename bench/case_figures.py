@@ -12,11 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lint_catalog import lint_catalog, unverified
-from oomkb.records.case import Case
+from oomkb.records.case import Case, Witness
 from oomkb.records.lint import lint
 from oomkb.records.loader import load_cases
-from oomkb.records.witness import Witness
-from oomkb.retrieval.signatures import matched
+from oomkb.retrieval.documents import matched
 
 ROOT = Path(__file__).resolve().parents[1]
 _HOSTS = ("github.com", "gitee.com", "gitcode.com")

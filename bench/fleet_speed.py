@@ -20,9 +20,7 @@ import time
 from pathlib import Path
 
 from oomdoc.fleet import Settings, run_fleet, summarise
-from oomdoc.fleet.diagnosing import diagnose_log
-from oomdoc.fleet.finding import find_logs
-from oomdoc.fleet.running import read_rows
+from oomdoc.fleet.running import diagnose_log, find_logs, read_rows
 
 MODELS = ("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "mistralai/Mistral-7B-v0.3", "Qwen/Qwen2.5-14B")
 CARDS = (("NVIDIA A100-SXM4-80GB", 79.15), ("NVIDIA H100 80GB HBM3", 79.11), ("Tesla V100-SXM2-32GB", 31.74))

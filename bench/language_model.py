@@ -34,7 +34,7 @@ from oomdoc.intake.read import prepared
 from oomdoc.language_model.client import Style
 from oomdoc.language_model.failing import Unavailable
 from oomdoc.language_model.reader import Question, questions_of, taken
-from oomdoc.language_model.reader.vocabulary import fact_keys
+from oomdoc.language_model.reader.claims import fact_keys
 from oomdoc.language_model.replies import json_object
 from oomkb.records.taxonomy import CAUSES
 

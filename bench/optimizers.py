@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from oomdoc.tracing.optimizing import LEARNING_RATE, MAKERS, flags, foreach
+from oomdoc.tracing.running import LEARNING_RATE, MAKERS, flags, foreach
 
 
 def _lion(params: list[Any], job: dict[str, Any]) -> Any:

@@ -22,7 +22,7 @@ import yaml
 
 from oomdoc.intake import patterns, read_text
 from oomdoc.intake.asked import asked_of
-from oomdoc.intake.sieve import expression
+from oomdoc.intake.sieve import sieve
 
 ROOT = Path(__file__).resolve().parent.parent
 INTAKE = Path(patterns.__file__).parent
@@ -87,7 +87,7 @@ def main() -> None:
         return self._compiled
 
     patterns.Patterns.__missing__ = missing  # type: ignore[method-assign]
-    expression.Expression.compiled = compiled  # type: ignore[method-assign]
+    sieve.Expression.compiled = compiled  # type: ignore[method-assign]
     for thread, text in texts(chosen.files):  # noqa: B007 (read by the counting expressions)
         evidence = read_text(text)
         asked_of(evidence)

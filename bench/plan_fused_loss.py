@@ -44,8 +44,8 @@ class _FusedLoss(torch.autograd.Function):
 
 
 def fused_sft_loss(model: Any, job: dict[str, Any], device: str) -> Any:
-    """Next-token cross-entropy without whole logits, in place of :func:`oomdoc.tracing.stepping.sft_loss`."""
-    from oomdoc.tracing.stepping import autocast, token_ids
+    """Next-token cross-entropy without whole logits, in place of :func:`oomdoc.tracing.running.sft_loss`."""
+    from oomdoc.tracing.running import autocast, token_ids
 
     ids = token_ids(job["micro_batch"], job["seq_len"], device)
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -19,7 +19,7 @@ from typing import Any, Final
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, sharding, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter
 from oomkb.units import GIB
 from plan_fused_loss import fused_sft_loss
@@ -151,7 +151,7 @@ def _optimizer(model: Any, job: dict[str, Any]) -> Any:
     if name == "galore_adamw":
         inner = [p for n, p in model.named_parameters() if p.ndim == 2 and (".self_attn." in n or ".mlp." in n)]
         return _Galore(params, {id(p) for p in inner}, int(job.get("galore_rank") or 128))
-    return stepping.make_optimizer(params, job)
+    return running.make_optimizer(params, job)
 
 
 @contextmanager
@@ -180,8 +180,8 @@ def _to_host() -> Iterator[None]:
 def _grpo_loss(model: Any, job: dict[str, Any], device: str) -> Any:
     """The policy's log-probabilities of the completion, row by row, and the clipped objective on top."""
     prompt, completion = job.get("prompt_len") or 512, job.get("completion_len") or 512
-    ids = stepping.token_ids(job["micro_batch"], prompt + completion, device)
-    with stepping.autocast(job):
+    ids = running.token_ids(job["micro_batch"], prompt + completion, device)
+    with running.autocast(job):
         logits = model(input_ids=ids, logits_to_keep=completion + 1, use_cache=False).logits
         if job.get("autocast") not in (None, "none"):
             logits = logits.float()  # accelerate gives the forward pass's outputs in fp32
@@ -199,7 +199,7 @@ def _grpo_loss(model: Any, job: dict[str, Any], device: str) -> Any:
 
 
 def _precomputed_dpo_loss(model: Any, job: dict[str, Any], device: str) -> Any:
-    return stepping.dpo_loss(model, job, device, reference=_Given())
+    return running.dpo_loss(model, job, device, reference=_Given())
 
 
 class _Given:
@@ -216,8 +216,8 @@ def _loss(model: Any, job: dict[str, Any], device: str, reference: Any) -> Any:
     if job["objective"] == "dpo":
         if reference is None and job.get("method") == "full":
             return _precomputed_dpo_loss(model, job, device)
-        return stepping.dpo_loss(model, job, device, reference)
-    return fused_sft_loss(model, job, device) if job.get("fused_ce") else stepping.sft_loss(model, job, device)
+        return running.dpo_loss(model, job, device, reference)
+    return fused_sft_loss(model, job, device) if job.get("fused_ce") else running.sft_loss(model, job, device)
 
 
 def _step(model: Any, job: dict[str, Any], device: str, optimizer: Any, meter: Any, reference: Any) -> int:
@@ -244,13 +244,13 @@ def play(job: dict[str, Any], *, device: str = "cpu") -> float:
         model, reference = _prepared(job), None
         if any(m.get("role") == "reference" for m in job.get("extra_models") or ()):
             reference = building.build_model(job).eval().requires_grad_(False)
-        mesh = sharding.start(job["world"], device) if job.get("sharding") == "fsdp2" else None
+        mesh = running.start(job["world"], device) if job.get("sharding") == "fsdp2" else None
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         networks = [n for n in (model, reference) if n is not None]
         for network in networks:
             building.materialise(network, device)
         if mesh is not None:
-            model = networks[0] = sharding.shard(model, job, mesh)
+            model = networks[0] = running.shard(model, job, mesh)
         meter = stack.enter_context(Meter())
         for network in networks:
             for tensor in (*network.parameters(), *network.buffers()):

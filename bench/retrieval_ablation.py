@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from oomkb.records.loader import load_cases
-from oomkb.retrieval.fusion import Weights, fused, spread
 from oomkb.retrieval.index import Index, open_index
+from oomkb.retrieval.search import Weights, fused, spread
 from oomkb.retrieval.views import Views, look, standardised
 
 RESULTS = Path(__file__).parent / "results" / "retrieval_ablation.json"

@@ -26,8 +26,7 @@ from typing import Any, Final
 import yaml
 
 from oomdoc.evidence import Frame, Signal, Source
-from oomdoc.intake.kinds import Kind, kinds_of
-from oomdoc.intake.lines import Line, read_lines
+from oomdoc.intake.lines import Kind, Line, kinds_of, read_lines
 from oomdoc.intake.read import read_text
 from oomdoc.intake.redact import mask
 from oomdoc.intake.signs import read_signs, schema

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import optimizers  # noqa: F401
 from oomdoc.tracing.building import DTYPES, prepare
-from oomdoc.tracing.optimizing import make_optimizer
-from oomdoc.tracing.running import trace
+from oomdoc.tracing.running import make_optimizer, trace
 from oomkb.units import GIB
 
 __all__ = ["DTYPES", "make_optimizer", "prepare", "trace"]

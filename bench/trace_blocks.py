@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from trace_steps import measured
 
 _ACTIVE = 2
@@ -42,20 +42,20 @@ def _lisa(model: Any) -> None:
 
 
 def main() -> int:
-    plain = stepping.make_optimizer
+    plain = running.make_optimizer
     for line in Path(sys.argv[1]).read_text().splitlines():
         row = json.loads(line)
         job = row["job"]
         model = building.prepare(job)
         if job["method"] == "lisa":
             _lisa(model)
-            stepping.make_optimizer = plain
+            running.make_optimizer = plain
         else:
             model.enable_input_require_grads()
-            stepping.make_optimizer = partial(_optimizer, model)
-        found = measured(model, job, partial(stepping.sft_loss, model, job, "cpu"))
+            running.make_optimizer = partial(_optimizer, model)
+        found = measured(model, job, partial(running.sft_loss, model, job, "cpu"))
         print(json.dumps({**row, "measured": found}), flush=True)
-    stepping.make_optimizer = plain
+    running.make_optimizer = plain
     return 0
 
 

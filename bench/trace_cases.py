@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oomdoc.tracing.optimizing import MAKERS
-from oomdoc.tracing.running import trace
-from oomdoc.tracing.traceable import traceable
+from oomdoc.tracing.comparing import traceable
+from oomdoc.tracing.running import MAKERS, trace
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 from oomkb.records.loader import load_cases

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter
 from oomkb.units import GIB
 
@@ -40,7 +40,7 @@ def _config(job: dict[str, Any]) -> dict[str, Any]:
 
 def _loss(engine: Any, job: dict[str, Any]) -> Any:
     """A padded batch, as most are: one whose rows are all whole needs no mask and no copies of grouped keys."""
-    ids = stepping.token_ids(job["micro_batch"], job["seq_len"], "cpu")
+    ids = running.token_ids(job["micro_batch"], job["seq_len"], "cpu")
     mask = torch.ones_like(ids)
     mask[:, 0] = 0
     return engine(input_ids=ids, attention_mask=mask, labels=ids.clone(), use_cache=False).loss

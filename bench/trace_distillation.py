@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from trace_preference import everything_selected, wrapped
 from trace_steps import measured
 
@@ -28,7 +28,7 @@ def _loss(model: Any, teacher: Any, job: dict[str, Any]) -> Any:
         beta=float(job.get("gkd_beta", 0.5)),
         generalized_jsd_loss=partial(GKDTrainer.generalized_jsd_loss, temperature=0.9),
     )
-    ids = stepping.token_ids(job["micro_batch"], job["seq_len"], "cpu")
+    ids = running.token_ids(job["micro_batch"], job["seq_len"], "cpu")
     inputs = {"input_ids": ids, "attention_mask": None, "labels": ids.clone()}
     return GKDTrainer.compute_loss(trainer, model, inputs)
 

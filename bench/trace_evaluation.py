@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from oomkb.units import GIB
 from trace_steps import traced
@@ -38,9 +38,9 @@ def trace(job: dict[str, Any]) -> dict[str, Any]:
                 meter.add(tensor)
             static = meter.live
             kept: Any = EvalLoopContainer()
-            ids = stepping.token_ids(job["eval_micro_batch"], job["seq_len"], "cpu")
+            ids = running.token_ids(job["eval_micro_batch"], job["seq_len"], "cpu")
             for _ in range(_batches(job)):
-                with stepping.autocast(job):
+                with running.autocast(job):
                     outputs = model(input_ids=ids, labels=ids.clone(), use_cache=False)
                 logits = outputs.logits.detach()
                 del outputs

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from trace_steps import measured
 
 _GROUP = 128
@@ -121,7 +121,7 @@ def main() -> int:
         row = json.loads(line)
         job = row["job"]
         model = _model(job)
-        found = measured(model, job, lambda model=model, job=job: stepping.sft_loss(model, job, "cpu"))
+        found = measured(model, job, lambda model=model, job=job: running.sft_loss(model, job, "cpu"))
         print(json.dumps({**row, "measured": found}), flush=True)
     return 0
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from trace_steps import counted, stepped, traced
 
@@ -79,7 +79,7 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
                     module.weight.quant_state = state
                     meter.add(state.absmax)
             row["static_gib"] = meter.live
-            return stepped(meter, row, model, job, partial(stepping.sft_loss, model, job, "cpu"))
+            return stepped(meter, row, model, job, partial(running.sft_loss, model, job, "cpu"))
 
 
 if __name__ == "__main__":

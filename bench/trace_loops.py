@@ -19,7 +19,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import cross_entropy
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from oomkb.units import GIB
 from trace_steps import counted, traced
@@ -29,7 +29,7 @@ _STEPS = 3
 
 def _forward(model: Any, job: dict[str, Any], ids: Any) -> Any:
     labels = {"labels": ids} if job["loop"].get("loss", "model") == "model" else {}
-    with stepping.autocast(job):
+    with running.autocast(job):
         return model(input_ids=ids, use_cache=bool(job["loop"].get("use_cache")), **labels)
 
 
@@ -50,14 +50,14 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
         trained = [p for p in model.parameters() if p.requires_grad]
         with Meter() as meter:
             row |= counted(meter, (model,))
-            optimizer = None if also.get("late_optimizer") else stepping.make_optimizer(trained, job)
+            optimizer = None if also.get("late_optimizer") else running.make_optimizer(trained, job)
             losses: list[Any] = []
             outputs = shifted = None
             for step in range(_STEPS):
                 meter.reset()
                 ids = torch.zeros((job["micro_batch"], job["seq_len"]), dtype=torch.long)
                 outputs = _forward(model, job, ids)
-                with stepping.autocast(job) if loop.get("loss_autocast", True) else nullcontext():
+                with running.autocast(job) if loop.get("loss_autocast", True) else nullcontext():
                     if how == "model":
                         loss = outputs.loss
                     elif how == "script":
@@ -74,7 +74,7 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
                 meter.reset()
                 if also.get("losses"):
                     losses.append(loss.detach() if also["losses"] == "detached" else loss)
-                optimizer = optimizer or stepping.make_optimizer(trained, job)
+                optimizer = optimizer or running.make_optimizer(trained, job)
                 optimizer.step()
                 row["peak_step"] = meter.peak
                 optimizer.zero_grad(set_to_none=not loop.get("zero_grad_in_place"))

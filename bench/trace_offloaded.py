@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from trace_steps import measured
 
 
@@ -36,7 +36,7 @@ def main() -> int:
 
         def loss(model: Any = model, job: dict[str, Any] = job) -> Any:
             with torch.autograd.graph.saved_tensors_hooks(_packed, _unpacked):
-                return stepping.sft_loss(model, job, "cpu")
+                return running.sft_loss(model, job, "cpu")
 
         print(json.dumps({**row, "measured": measured(model, job, loss)}), flush=True)
     return 0

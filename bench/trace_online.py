@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from trace_preference import _Accelerator, wrapped
 from trace_steps import counted, stepped, traced
@@ -79,7 +79,7 @@ def _trainer(model: Any, job: dict[str, Any]) -> Any:
 
 def _inputs(job: dict[str, Any]) -> dict[str, Any]:
     rows, tokens = job["micro_batch"], job["completion_len"]
-    prompt, completion = (stepping.token_ids(rows, n, "cpu") for n in (job["prompt_len"], tokens))
+    prompt, completion = (running.token_ids(rows, n, "cpu") for n in (job["prompt_len"], tokens))
     logps = torch.zeros((rows, tokens))
     return {
         **{"prompt_ids": prompt, "prompt_mask": torch.ones_like(prompt), "completion_ids": completion},

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from trace_steps import measured, traced
 
 
@@ -66,7 +66,7 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
 
     def loss() -> Any:
         ids = torch.zeros((1, tokens), dtype=torch.long)
-        with stepping.autocast(job):
+        with running.autocast(job):
             places = torch.arange(tokens).unsqueeze(0)
             return model(input_ids=ids, labels=ids.clone(), position_ids=places, use_cache=False).loss
 

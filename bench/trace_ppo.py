@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from trace_steps import counted, stepped, traced
 
@@ -66,7 +66,7 @@ def _valued(values: Any) -> Any:
 
 
 def _inputs(job: dict[str, Any]) -> dict[str, Any]:
-    ids = stepping.token_ids(job["micro_batch"], job["seq_len"], "cpu")
+    ids = running.token_ids(job["micro_batch"], job["seq_len"], "cpu")
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
 
 
@@ -78,7 +78,7 @@ def _joint(both: Any, job: dict[str, Any]) -> Any:
         values = both.critic.score(output.hidden_states[-1])
         return both.policy(**inputs), values
 
-    with stepping.autocast(job):
+    with running.autocast(job):
         output, values = passes()
     logits = output.logits[:, :-1]
     logits /= 0.7
@@ -88,14 +88,14 @@ def _joint(both: Any, job: dict[str, Any]) -> Any:
 
 def _policy(model: Any, job: dict[str, Any]) -> Any:
     inputs = _inputs(job)
-    with stepping.autocast(job):
+    with running.autocast(job):
         logits = model(**inputs).logits
         logits.div_(0.7)
         return _clipped(_picked(logits[:, :-1], inputs["input_ids"][:, 1:]))
 
 
 def _critic(model: Any, job: dict[str, Any]) -> Any:
-    with stepping.autocast(job):
+    with running.autocast(job):
         return _valued(model(**_inputs(job)).logits[:, :-1].squeeze(-1))
 
 
@@ -116,19 +116,19 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
 def _alternating(meter: Meter, row: dict[str, int], policy: Any, critic: Any, job: dict[str, Any]) -> dict[str, float]:
     found = []
     keep: list[Any] = []  # optimizers live on
-    plain = stepping.make_optimizer
+    plain = running.make_optimizer
 
     def kept(params: Any, job: dict[str, Any]) -> Any:
         keep.append(plain(params, job))
         return keep[-1]
 
-    stepping.make_optimizer = kept
+    running.make_optimizer = kept
     # The critic's states are there before the policy's step is counted, and the other way round.
     for network, loss in ((critic, _critic), (policy, _policy), (critic, _critic)):
         if network is critic and keep:
-            stepping.make_optimizer = lambda params, job: keep[0]
+            running.make_optimizer = lambda params, job: keep[0]
         found.append(stepped(meter, dict(row), network, job, lambda network=network, loss=loss: loss(network, job)))
-    stepping.make_optimizer = plain
+    running.make_optimizer = plain
     return {name: max(one[name] for one in found[1:]) for name in found[0]}
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from trace_steps import counted, stepped
 
@@ -44,7 +44,7 @@ class _Accelerator:
 
     def autocast(self) -> Any:
         """The job's."""
-        return stepping.autocast(self.job)
+        return running.autocast(self.job)
 
 
 def wrapped(model: Any, job: dict[str, Any]) -> Any:
@@ -110,7 +110,7 @@ def _stand_in(kind: Any, model: Any, reference: Any, job: dict[str, Any], **more
 
 
 def _inputs(rows: int, length: int) -> dict[str, Any]:
-    ids = stepping.token_ids(rows, length, "cpu")
+    ids = running.token_ids(rows, length, "cpu")
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "completion_mask": torch.ones_like(ids)}
 
 
@@ -165,8 +165,8 @@ def _older(kind: Any, model: Any, job: dict[str, Any], reference: Any) -> Any:
 
 
 def _logps(model: Any, job: dict[str, Any], rows: int) -> Any:
-    ids = stepping.token_ids(rows, job["seq_len"], "cpu")
-    with stepping.autocast(job):
+    ids = running.token_ids(rows, job["seq_len"], "cpu")
+    with running.autocast(job):
         logits = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits.to(torch.float32)
         picked = torch.gather(logits[:, :-1, :].log_softmax(-1), dim=2, index=ids[:, 1:].clone().unsqueeze(2)).squeeze(
             2

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from oomdoc.tracing import building, sharding, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from trace_steps import counted, stepped, traced
 
@@ -30,9 +30,7 @@ def _hybrid(model: Any, job: dict[str, Any], mesh: Any) -> Any:
     kept = building.DTYPES[wanted.get("param_dtype", "bf16")]
     return FullyShardedDataParallel(
         model,
-        auto_wrap_policy=partial(
-            transformer_auto_wrap_policy, transformer_layer_cls={type(sharding._layers(model)[0])}
-        ),
+        auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls={type(running._layers(model)[0])}),
         sharding_strategy=ShardingStrategy.HYBRID_SHARD,
         device_mesh=mesh,
         mixed_precision=MixedPrecision(param_dtype=kept, reduce_dtype=kept),
@@ -70,7 +68,7 @@ def trace(job: dict[str, Any]) -> dict[str, float]:
             else:
                 model = _hybrid(model, job, mesh)
             row["static_gib"] = meter.live
-            return stepped(meter, row, model, job, partial(stepping.sft_loss, model, job, "cpu"), steps=3)
+            return stepped(meter, row, model, job, partial(running.sft_loss, model, job, "cpu"), steps=3)
 
 
 if __name__ == "__main__":

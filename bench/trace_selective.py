@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from trace_steps import measured
 
 _ATEN: Any = torch.ops.aten
@@ -50,7 +50,7 @@ def main() -> int:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
         if job.get("lora"):
             model.enable_input_require_grads()
-        found = measured(model, job, partial(stepping.sft_loss, model, job, "cpu"))
+        found = measured(model, job, partial(running.sft_loss, model, job, "cpu"))
         print(json.dumps({**row, "measured": found}), flush=True)
     return 0
 

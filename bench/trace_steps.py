@@ -10,7 +10,7 @@ from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from oomdoc.tracing import building, stepping
+from oomdoc.tracing import building, running
 from oomdoc.tracing.meter import Meter, scalars
 from oomkb.units import GIB
 
@@ -32,7 +32,7 @@ def stepped(
 
     ``loss()`` may give a second value, which lives until the optimizer's step is over.
     """
-    optimizer = stepping.make_optimizer([p for p in model.parameters() if p.requires_grad], job)
+    optimizer = running.make_optimizer([p for p in model.parameters() if p.requires_grad], job)
     for _ in range(steps):
         meter.reset()
         value, *kept = found if isinstance(found := loss(), tuple) else (found,)

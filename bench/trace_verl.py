@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from oomdoc.tracing import stepping
+from oomdoc.tracing import running
 from trace_packed import _model
 from trace_steps import measured, traced
 
@@ -44,7 +44,7 @@ def _loss(model: Any, job: dict[str, Any]) -> Any:
 
     tokens = job["micro_batch"] * job["seq_len"]
     ids = torch.zeros((1, tokens), dtype=torch.long)
-    with stepping.autocast(job):
+    with running.autocast(job):
         output = model(input_ids=ids, position_ids=torch.arange(tokens).unsqueeze(0), use_cache=False)
         logits = output.logits.squeeze(0)
         if job.get("temperature", 1.0) != 1.0:

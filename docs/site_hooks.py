@@ -80,7 +80,7 @@ def _cell(text: str) -> str:
 
 def job() -> str:
     """The job document: its fields from the one schema that every interface checks."""
-    from oomdoc.job_schema import job_schema
+    from oomdoc.stated import job_schema
 
     schema = job_schema()
     out = [

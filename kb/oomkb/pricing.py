@@ -10,7 +10,7 @@ from typing import Final
 
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
-from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError
+from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError, Note, note
 from oomkb.frameworks import complete, otherwise
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
@@ -19,7 +19,6 @@ from oomkb.memory.intervals import joined
 from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.memory.releases import is_litgpt
 from oomkb.memory.shape import ModelShape
-from oomkb.notes import Note, note
 from oomkb.units import GIB
 
 # lit-gpt holds embedding and head as two parameters whatever the checkpoint does (``litgpt/model.py``, ``GPT``).

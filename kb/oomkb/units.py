@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20

@@ -1,17 +1,15 @@
-"""Before a launch: what is wrong with a config, as findings for people, code scanning (SARIF 2.1.0) and JUnit."""
+"""Before a launch: what is wrong with a config, as findings for people and code scanning (SARIF 2.1.0)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
-from xml.sax.saxutils import escape, quoteattr
 
 from oomdoc import __version__
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.planned import TRAINING_COUNTS
 from oomdoc.diagnosis.run_words import cards_of
-from oomdoc.evidence import Evidence, Source
-from oomdoc.messages import Message, problem_of, say
+from oomdoc.evidence import Evidence, Message, Source, problem_of, say
 from oomdoc.planner import planned_job
 from oomdoc.report.document import framework_document
 from oomdoc.report.words import render, word
@@ -206,19 +204,3 @@ def findings_sarif(checked: Sequence[Checked], language: str) -> dict[str, Any]:
     ]
     driver = {"name": "oomdoc", "version": __version__, "rules": [{"id": rule} for rule in rules]}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-
-
-def findings_junit(checked: Sequence[Checked], language: str) -> str:
-    """For CI servers: a test case per file, failed by its errors."""
-    cases, failures = [], 0
-    for one in checked:
-        errors = [f for f in one.findings if f.level == "error"]
-        rest = "\n".join(render(f.message, language) for f in one.findings if f.level != "error")
-        body = "".join(
-            f"<failure type={quoteattr(f.rule)} message={quoteattr(render(f.message, language))}/>" for f in errors
-        )
-        failures += bool(errors)
-        output = f"<system-out>{escape(rest)}</system-out>" if rest else ""
-        cases.append(f'<testcase classname="oomdoc.check" name={quoteattr(one.file)}>{body}{output}</testcase>')
-    head = f'<testsuite name="oomdoc" tests="{len(checked)}" failures="{failures}" errors="0">'
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{head}{"".join(cases)}</testsuite>\n'

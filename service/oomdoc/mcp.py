@@ -20,7 +20,7 @@ from mcp.types import Tool as Described
 
 from oomdoc import __version__
 from oomdoc.intake.redact import mask
-from oomdoc.job_schema import job_schema
+from oomdoc.stated import job_schema
 from oomdoc.tools import TOOLS, Tool, tool_named
 from oomkb.errors import OomdocError
 
@@ -193,7 +193,7 @@ def _cause_page(cause: str) -> str:
 
 def _case(cause: str, slug: str) -> str:
     """One known case."""
-    from oomkb.records.export import case_document
+    from oomkb.records.case import case_document
     from oomkb.records.loader import load_cases
 
     for case in load_cases():

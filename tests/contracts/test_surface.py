@@ -76,7 +76,7 @@ def test_documents_keep_the_contracts_keys(kind: str) -> None:
 
 
 def test_the_case_schema() -> None:
-    from oomkb.records.export import json_schema
+    from oomkb.records.schema import json_schema
 
     compare("case-schema", json_schema())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomdoc.report.words import catalogue, render, word
 
 SAY = {"say", "word"}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import oomdoc
-from oomdoc.report.sentences import change_sentence
+from oomdoc.report.estimates import change_sentence
 
 CASES: list[dict[str, Any]] = yaml.safe_load((Path(__file__).parent / "inputs/failures.yaml").read_text())
 _PYTHON = re.compile(r"(?:→|:|=) (?:None|True|False)\b|\['|mappingproxy|\{'|\{setting\}")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from oomkb import lazy, toml_files
+from oomkb import kept as expressions
+from oomkb import tables
 from oomkb.kept import Kept
 
 
 def test_a_lazy_expression_is_the_expression() -> None:
-    pattern = lazy.lazy(r"(\d{1,3}) gpus?", re.I)
+    pattern = expressions.lazy(r"(\d{1,3}) gpus?", re.I)
     assert "_given" in vars(pattern)
     assert "search" not in vars(pattern)
     found = pattern.search("8 GPUs")
@@ -30,8 +31,8 @@ def test_an_expression_is_the_same_from_what_was_kept(tmp_path: Path, monkeypatc
     plain = re.compile(text, flags)
     for _ in ("made", "kept"):
         kept = Kept("expressions.json", "1", 9)
-        monkeypatch.setattr(lazy, "_KEPT", kept)
-        found = lazy.compiled(text, flags)
+        monkeypatch.setattr(expressions, "_KEPT", kept)
+        found = expressions.compiled(text, flags)
         assert (found.pattern, found.flags, found.groupindex) == (plain.pattern, plain.flags, plain.groupindex)
         match = found.search("80 GiB, 24 内存")
         assert match is not None
@@ -41,9 +42,9 @@ def test_an_expression_is_the_same_from_what_was_kept(tmp_path: Path, monkeypatc
     entry = json.loads((tmp_path / "expressions.json").read_text("utf-8"))["files"][f"{int(flags)}:{text}"]
     entry[1] = "00000000" + entry[1][16:]
     kept.put(f"{int(flags)}:{text}", entry)
-    assert lazy.compiled(text, flags).fullmatch("80 gib") is not None
+    assert expressions.compiled(text, flags).fullmatch("80 gib") is not None
     with pytest.raises(re.error):
-        lazy.compiled("(", 0)
+        expressions.compiled("(", 0)
 
 
 def test_a_table_is_read_from_what_was_kept_until_its_file_changes(
@@ -51,17 +52,17 @@ def test_a_table_is_read_from_what_was_kept_until_its_file_changes(
 ) -> None:
     monkeypatch.setenv("OOMDOC_STATE", str(tmp_path / "state"))
     before = Kept("tables.json", "2", 9)
-    monkeypatch.setattr(toml_files, "_KEPT", before)
+    monkeypatch.setattr(tables, "_KEPT", before)
     file = tmp_path / "a.toml"
     file.write_text('a = 1\n[b]\nc = ["x", 2.5]\n', "utf-8")
-    first = toml_files.read_toml(file)
+    first = tables.read_toml(file)
     assert first == {"a": 1, "b": {"c": ["x", 2.5]}}
     before.write()
-    monkeypatch.setattr(toml_files, "_KEPT", Kept("tables.json", "2", 9))
+    monkeypatch.setattr(tables, "_KEPT", Kept("tables.json", "2", 9))
     kept = json.loads((tmp_path / "state/tables.json").read_text("utf-8"))
     assert list(kept["files"]) == [str(file.resolve())]
-    second = toml_files.read_toml(file)
+    second = tables.read_toml(file)
     second["b"]["c"].clear()  # a caller may change what it is given
-    assert toml_files.read_toml(file) == first
+    assert tables.read_toml(file) == first
     file.write_text("a = 22222\n", "utf-8")
-    assert toml_files.read_toml(file) == {"a": 22222}
+    assert tables.read_toml(file) == {"a": 22222}

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from oomkb.dataclass import dataclass
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 
 __all__ = ["Pipeline", "pipeline"]
 

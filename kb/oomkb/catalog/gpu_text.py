@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 from oomkb.catalog import gpu_data
 from oomkb.catalog import gpu_words as w
+from oomkb.catalog.gpu_data import lowered, occurrences
 from oomkb.catalog.instances import Machine
-from oomkb.catalog.tokens import lowered, occurrences
 from oomkb.dataclass import dataclass
 from oomkb.memory.device import Device
 from oomkb.units import GIB

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from oomkb.catalog.tokens import words
-from oomkb.lazy import lazy
+from oomkb.catalog.gpu_data import words
+from oomkb.kept import lazy
 from oomkb.tables import read_table
 
 _FLAGS: Final = {"any_case_ascii": re.I | re.A, "any_case": re.I, "as_written": re.NOFLAG}

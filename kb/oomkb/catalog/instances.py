@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from oomkb.errors import CatalogError
-from oomkb.lazy import lazy
+from oomkb.kept import lazy
 from oomkb.tables import read_table, spellings
 
 _DATA: Final = Path(__file__).parent / "data" / "instances.toml"

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final
 
 from oomkb.catalog import gpu_text
+from oomkb.catalog.gpu_data import lowered, occurrences, words
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_text import Table, interpret, size_in_billions
-from oomkb.catalog.tokens import lowered, occurrences, words
 from oomkb.dataclass import dataclass
-from oomkb.lazy import lazy
+from oomkb.kept import lazy
 
 _WORD: Final = lazy(r"[a-z]{2,24}", re.I | re.A)
 _CHUNK: Final = frozenset(string.ascii_letters + string.digits + "._/\\~@-")

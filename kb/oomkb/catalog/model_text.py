@@ -15,7 +15,7 @@ from typing import Final
 
 from oomkb.catalog.model_data import Family, ModelEntry
 from oomkb.dataclass import dataclass
-from oomkb.lazy import lazy
+from oomkb.kept import lazy
 
 _PIECE: Final = lazy(
     r"(?:u?int|fp|bf|nf|mxfp|nvfp)[0-9]{1,2}(?![0-9])|[0-9]{1,2}[-_ ]?bits?(?![a-z])|w[0-9]{1,2}a[0-9]{1,2}"

@@ -7,7 +7,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from oomkb.memory.releases import version
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 
 
 @cache

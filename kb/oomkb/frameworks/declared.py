@@ -45,7 +45,7 @@ leaves no trace.
   where it gives nothing, all that are stated must stay in proportion.
 - ``[settings]``: the fields it can be set to, where they are not those it has keys for: ``any``, and ``"field >=1.0"``
   = the values.
-- ``features``, ``[lines]``: what a remedy may ask for, and how it is said here (:mod:`oomkb.frameworks.abilities`).
+- ``features``, ``[lines]``: what a remedy may ask for, and how it is said here (:mod:`oomkb.frameworks.completion`).
 - ``defaults``: ``field``, ``value`` or ``value_of``, ``why``; ``when``: a circumstance; ``versions``; ``source``
   (:mod:`oomkb.frameworks.circumstances`). The first whose circumstances hold counts.
 """
@@ -65,7 +65,7 @@ from oomkb.errors import CatalogError
 from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Setting
 from oomkb.memory.job import Job
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 
 FOLDER: Final = Path(__file__).parent / "records"
 _COMMON: Final = Path(__file__).with_name("defaults.toml")

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from oomkb.memory.dora import dora
-from oomkb.memory.functions import activate, gated
 from oomkb.memory.mode import Mode
-from oomkb.memory.moe import routed_experts
+from oomkb.memory.moe import activate, dora, gated, routed_experts
 from oomkb.memory.ops import Ops
 from oomkb.memory.quantized import quantized
 from oomkb.memory.tape import Leaf, Tape, Tensor

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from oomkb.dataclass import dataclass
+from oomkb.errors import Note
 from oomkb.memory.job import Assumption
-from oomkb.notes import Note
 
 METERS: Final = ("allocated", "reserved", "process")
 PHASES: Final = (
@@ -146,7 +146,7 @@ class Estimate:
     host_most_bytes: float = 0.0
     """With pinned blocks rounded up and kept, unless it is known that none is pinned."""
     host_phases: Mapping[str, Phase] = field(default_factory=lambda: MappingProxyType({}))
-    """Host memory of one machine while it loads, trains and saves, by terms (:mod:`oomkb.memory.host`)."""
+    """Host memory of one machine while it loads, trains and saves, by terms (:mod:`oomkb.memory.offload`)."""
     capacity_bytes: float | None = None
     fits_probability: float | None = None
     needed_bytes: float | None = None

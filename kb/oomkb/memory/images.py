@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from oomkb.dataclass import dataclass
+from oomkb.errors import Note, note
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
-from oomkb.notes import Note, note
 
 USUAL_PIXELS: Final = 1280 * 28 * 28
 """Where no limit is stated: what Qwen2-VL's and Qwen2.5-VL's cards advise; the processors' own is ten times that."""

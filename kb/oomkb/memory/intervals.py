@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from oomkb.errors import Note, note
 from oomkb.memory.estimate import Estimate, Interval, Phase
 from oomkb.memory.job import Job
 from oomkb.memory.overhead import length_dependent
 from oomkb.memory.setting import Setting
-from oomkb.notes import Note, note
 
 GROUPS: Final[Mapping[str, tuple[float, float]]] = {
     "exact": (-0.04, 0.05),

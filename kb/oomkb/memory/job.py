@@ -15,11 +15,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.errors import InputError, JobError
+from oomkb.errors import InputError, JobError, note
 from oomkb.limits import check_tree, shown
 from oomkb.memory.job_parts import Assumption, ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
-from oomkb.notes import note
 
 __all__ = ["FIELD_NAMES", "Assumption", "ExtraModel", "Job", "JobDraft", "Loop", "Lora", "Rollout", "Serving"]
 

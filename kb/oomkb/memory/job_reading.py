@@ -9,11 +9,10 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomkb.errors import InputError, JobError
+from oomkb.errors import InputError, JobError, note
 from oomkb.limits import check_tree, finite_only, shown
 from oomkb.memory.job_parts import ExtraModel, Loop, Lora, Rollout, Serving
-from oomkb.memory.vocabulary import VOCABULARY, normalise
-from oomkb.notes import note
+from oomkb.memory.mode import VOCABULARY, normalise
 from oomkb.units import GIB, parse_size_bytes
 
 _TOKENS: Final = 1 << 27

@@ -7,12 +7,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from oomkb.memory.activations import step_of
-from oomkb.memory.critic import with_critic
+from oomkb.errors import Note, note
+from oomkb.memory.activations import step_of, tower_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Later, Phase, Served, merged
-from oomkb.memory.evaluating import evaluation_terms
-from oomkb.memory.extra_models import ExtraMemory, extra_memory
+from oomkb.memory.extra_models import ExtraMemory, extra_memory, with_critic
 from oomkb.memory.host import host_phases
 from oomkb.memory.images import unstated_images
 from oomkb.memory.intervals import (
@@ -26,10 +25,9 @@ from oomkb.memory.intervals import (
     width_of,
 )
 from oomkb.memory.job import Job
-from oomkb.memory.log_probs import log_prob_terms
-from oomkb.memory.losses import chunked_loss_bytes
 from oomkb.memory.offload import loads_whole
 from oomkb.memory.overhead import fits_probability, meters, outside_bytes
+from oomkb.memory.passes import chunked_loss_bytes, evaluation_terms, log_prob_terms
 from oomkb.memory.ranks import FSDP1, GATHERED
 from oomkb.memory.releases import quantizes_whole
 from oomkb.memory.serving import ServingBytes, serving_bytes, start_probability
@@ -38,8 +36,6 @@ from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import apart_of, extra_of, moments_of
 from oomkb.memory.states import States, states_of, weight_bytes
 from oomkb.memory.step import Extra, Step
-from oomkb.memory.towers import tower_bytes
-from oomkb.notes import Note, note
 
 _LOSS: Final = frozenset({"logits"})
 
@@ -92,7 +88,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "gradients": "one element per trained element while it is whole; sharded under ZeRO-2/3 and FSDP",
         "activations": "what autograd keeps per operation, played on oomkb.memory.tape as transformers 5.23 writes it",
         "recomputed layer": "one layer's saved tensors and temporaries during recomputation (torch.utils.checkpoint)",
-        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.towers)",
+        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.vision)",
         "attention scores": "B x heads x S x S of eager attention, masks B x S x S of SDPA",
         "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
         "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
@@ -101,7 +97,7 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
         "reduction buffer": "gradients on their way to being reduced",
         "optimizer temporaries": "foreach copies all second moments (torch/optim/adamw.py); fp32 gradients under ZeRO",
         "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
-        "outputs of the step before": "logits (and cache) that the loop's names hold (oomkb.memory.loops)",
+        "outputs of the step before": "logits (and cache) that the loop's names hold (oomkb.memory.ranks)",
         "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
         "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
         "draft model": "the draft's own weights, or one layer for a head on the target (arXiv 2401.15077)",

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from oomkb.errors import JobError
+from oomkb.errors import JobError, note
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
-from oomkb.notes import note
 
 FSDP1: Final = frozenset({"fsdp", "hsdp", "shard-grad-op"})
 FSDP: Final = FSDP1 | {"fsdp2"}

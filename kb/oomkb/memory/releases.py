@@ -6,11 +6,11 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from oomkb.errors import note
 from oomkb.memory.job import Job
 from oomkb.memory.loops import script_loss
 from oomkb.memory.packed_loss import packed_style
 from oomkb.memory.ranks import GATHERED
-from oomkb.notes import note
 
 _MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
 

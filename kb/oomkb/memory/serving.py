@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomkb.dataclass import dataclass
+from oomkb.errors import Note, note
 from oomkb.memory.activations import step_of
 from oomkb.memory.cache import Pages, cache_bytes, cache_of, element_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
@@ -31,7 +32,6 @@ from oomkb.memory.ranks import replicated, stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import weight_bytes
-from oomkb.notes import Note, note
 from oomkb.units import GIB
 
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")

@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
+from oomkb.errors import Note
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
 from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, steps_in_backward
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
+from oomkb.memory.optimizers import (
+    asks_reference,
+    expert_adapters,
+    optimizer_of,
+    projection_rank,
+    state_fraction,
+    trained_tables,
+)
 from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
 from oomkb.memory.releases import (
     FUSED,
@@ -38,15 +47,6 @@ from oomkb.memory.releases import (
 )
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.token_mixers import notes_of
-from oomkb.memory.trained import (
-    asks_reference,
-    expert_adapters,
-    optimizer_of,
-    projection_rank,
-    state_fraction,
-    trained_tables,
-)
-from oomkb.notes import Note
 
 BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "auto": 2}
 PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
@@ -150,7 +150,7 @@ class Setting:
     dynamic: bool
     """Batches are padded to their own longest sample, or laid end to end, so that sizes change from step to step."""
     loose: bool
-    """Samples lie end to end as they come (:func:`oomkb.memory.lengths.is_loose`)."""
+    """Samples lie end to end as they come (:func:`oomkb.memory.passes.is_loose`)."""
     emptied: bool
     """The allocator's cache is given back in every step (``torch_empty_cache_steps: 1``)."""
     reference: bool

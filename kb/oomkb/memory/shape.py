@@ -17,19 +17,17 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.errors import ARITHMETIC_ERRORS, InputError, JobError
+from oomkb.errors import ARITHMETIC_ERRORS, InputError, JobError, Note, note
 from oomkb.limits import check_tree
-from oomkb.memory.families.audio_towers import audio_known
 from oomkb.memory.families.dimensions import Dims, read_dims
 from oomkb.memory.families.family import Family
 from oomkb.memory.families.layer_kinds import plan
 from oomkb.memory.families.layer_matrices import build_layers
 from oomkb.memory.families.matrix import LayerShape, Linear
 from oomkb.memory.families.mixers import SIZES
-from oomkb.memory.families.outside_layers import extra_params
+from oomkb.memory.families.outside_layers import audio_known, extra_params
 from oomkb.memory.names import unread_parts
 from oomkb.memory.vision import VisionShape
-from oomkb.notes import Note, note
 
 __all__ = ["LayerShape", "Linear", "ModelShape"]
 

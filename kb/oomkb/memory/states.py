@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from oomkb.dataclass import dataclass
-from oomkb.memory.families.layer_deviations import buffer_bytes
+from oomkb.memory.families.family import buffer_bytes
 from oomkb.memory.offload import offloaded_bytes
 from oomkb.memory.optimizers import OPTIMIZERS, Optimizer, step_temporary_bytes
 from oomkb.memory.ranks import FSDP, GATHERED

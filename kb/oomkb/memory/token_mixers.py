@@ -13,12 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomkb.errors import Note, note
 from oomkb.memory.families.mixers import MIXERS, SIZES
 from oomkb.memory.forms import minus
 from oomkb.memory.mode import Mixer
 from oomkb.memory.releases import has_mixer_kernels
 from oomkb.memory.tape import Tape, Tensor
-from oomkb.notes import Note, note
 from oomkb.tables import read_table
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from oomkb.errors import RecordError
 from oomkb.records.case import Case
-from oomkb.records.files import case_files, case_id, parse, read_text
+from oomkb.records.files import case_files, case_id, overlap, parse, read_text, shingles
 from oomkb.records.loader import cases_dir, private_dirs
 from oomkb.records.rules import RULES, events
-from oomkb.records.texts import overlap, shingles
 
 MAX_LINES: Final = 80
 _MAX_OVERLAP: Final = 0.8

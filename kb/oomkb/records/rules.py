@@ -12,12 +12,11 @@ from typing import Any, Final
 
 from oomkb.errors import JobError, RecordError
 from oomkb.memory.job import Job
-from oomkb.memory.vocabulary import normalise
-from oomkb.records.case import Case
+from oomkb.memory.mode import normalise
+from oomkb.records.case import Case, Witness
+from oomkb.records.files import has_chinese, shared_run, tokens
 from oomkb.records.taxonomy import CAUSES, FRAMEWORKS, PHASES
-from oomkb.records.texts import has_chinese, shared_run, tokens
 from oomkb.records.versions import version_of
-from oomkb.records.witness import Witness
 
 TOLERANCE: Final = 0.02
 """Relative difference between the stated and the computed value that rounding may leave."""

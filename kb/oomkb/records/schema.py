@@ -17,9 +17,8 @@ from typing import Annotated, Any, Final, Literal, Self, Union, get_args, get_or
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, model_validator
 
 from oomkb.records import case as light
-from oomkb.records.case import SCHEMA, Case
-from oomkb.records.plain import from_plain
-from oomkb.records.witness import Witness
+from oomkb.records.case import SCHEMA, Case, Witness
+from oomkb.records.compiled import from_plain
 
 __all__ = ["Case", "Record", "json_schema", "to_case"]
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.lazy import lazy
+from oomkb.kept import lazy
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import FRAMEWORKS
 from oomkb.records.versions import affects

@@ -1,13 +1,137 @@
-"""Text to search words: identifiers whole and in parts, English stems, Chinese in pairs of characters."""
+"""Text to search words: identifiers whole and in parts, English stems, Chinese in pairs of characters.
+
+What every allocator message says, whatever the cause, says nothing about the cause. PyTorch (since 1.x,
+``c10/cuda/CUDACachingAllocator.cpp``) ends each out-of-memory message with advice about fragmentation and with the
+memory of the processes on the card. Left in, every pasted log would sound like fragmentation and like somebody else's
+process. The parts stay where their figures make them a symptom: more cached than was asked for, or a process that
+holds more than this one's tensors.
+
+The bilingual vocabulary: Chinese questions said in the English that the cases and the default model speak. Two tables
+in ``data``: ``bilingual.tsv`` (Chinese -> English) and ``synonyms.tsv`` (how people type it -> the usual word). The
+longest entry wins; what no entry knows is left out, and still counts for the lexical side.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from typing import Final
 
-from oomkb.lazy import lazy
+from oomkb.kept import lazy
+
+_SIZE: Final = r"(\d{1,9}(?:\.\d{1,4})?) ?([KMG])i?B"
+_ADVICE: Final = lazy(
+    r"If reserved\s(?:but unallocated )?memory\sis\s(?:large|>> allocated\smemory),?\s?try\s{1,4}setting\s.{0,90}"
+    r"(?:fragmentation\.?|\w_CONF=\S{1,60})(?:\s{1,3}See documentation for Memory[^\n]{0,120})?"
+    r"|See documentation for Memory Management[^\n]{0,120}",
+    re.IGNORECASE | re.DOTALL,
+)
+_OWN: Final = lazy(rf"Including non-PyTorch memory, this process has {_SIZE} memory in use\.?", re.IGNORECASE)
+_PROCESS: Final = lazy(rf"Process \d{{1,9}} has {_SIZE} memory in use\.?", re.IGNORECASE)
+_CACHED: Final = lazy(rf"and {_SIZE} is reserved by PyTorch but unallocated\.?", re.IGNORECASE)
+_RESERVED: Final = lazy(rf"; {_SIZE} reserved in total by PyTorch\)?", re.IGNORECASE)
+_TRIED: Final = lazy(rf"[Tt]ried to allocate {_SIZE}", re.IGNORECASE)
+_TENSORS: Final = lazy(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated", re.IGNORECASE)
+_UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def telling(text: str) -> str:
+    """The text without the parts of allocator messages that are always there."""
+    text = text[:MAX_CHARS]
+    if "llocat" not in text:
+        return text
+    tried, tensors = _first(_TRIED, text), _first(_TENSORS, text)
+    text = _OWN.sub(" ", _ADVICE.sub(" ", text))
+    text = _CACHED.sub(lambda m: " " if tried and _bytes(m.groups()) <= tried else m.group(), text)
+    text = _RESERVED.sub(lambda m: " " if tried and _bytes(m.groups()) <= tried + tensors else m.group(), text)
+    return _PROCESS.sub(lambda m: " " if tensors and _bytes(m.groups()) < 2 * tensors else m.group(), text)
+
+
+def _first(pattern: re.Pattern[str], text: str) -> float:
+    match = pattern.search(text)
+    return _bytes(tuple(g for g in match.groups() if g is not None)) if match else 0.0
+
+
+def _bytes(size: tuple[str, ...]) -> float:
+    return float(size[0]) * _UNITS[size[1].upper()]
+
+
+_WORD: Final = lazy(r"[a-z0-9][a-z0-9'\-_]*")
+
+
+def _table(name: str) -> dict[str, str]:
+    text = (files("oomkb.retrieval") / "data" / name).read_text(encoding="utf-8")
+    rows = (line.split("\t") for line in text.splitlines() if line and not line.startswith("#"))
+    return {row[0].lower(): row[1].strip() for row in rows}
+
+
+@cache
+def bilingual() -> dict[str, str]:
+    """Chinese -> English."""
+    return _table("bilingual.tsv")
+
+
+@cache
+def _synonyms() -> dict[str, str]:
+    return _table("synonyms.tsv")
+
+
+@cache
+def _longest_phrases() -> dict[str, int]:
+    """First word -> words of the longest phrase that begins with it: few words of a log begin any."""
+    longest: dict[str, int] = {}
+    for phrase in map(str.split, _synonyms()):
+        longest[phrase[0]] = max(longest.get(phrase[0], 0), len(phrase))
+    return longest
+
+
+@cache
+def _longest_chinese() -> int:
+    return max(map(len, bilingual()))
+
+
+def gloss(text: str) -> str:
+    """The text with its Chinese replaced by English, word by word; English text comes back as it is."""
+    text = text[:MAX_CHARS]
+    pieces, end = [], 0
+    for run in cjk_runs(text):
+        pieces += [text[end : run.start()], " ", " ".join(_translated(run.group())), " "]
+        end = run.end()
+    pieces.append(text[end:])
+    return re.sub(r"[ \t]+", " ", "".join(pieces)).strip()
+
+
+def _translated(run: str) -> list[str]:
+    words, at = [], 0
+    while at < len(run):
+        for length in range(min(_longest_chinese(), len(run) - at), 0, -1):
+            english = bilingual().get(run[at : at + length])
+            if english is not None:
+                words.append(english)
+                at += length
+                break
+        else:
+            at += 1
+    return words
+
+
+def widened(text: str) -> str:
+    """The usual words for the slang and abbreviations in the text: ``bs`` -> batch size. Empty where there is none."""
+    words = _WORD.findall(text[:MAX_CHARS].lower())
+    found, at, phrases, longest = [], 0, _synonyms(), _longest_phrases()
+    while at < len(words):
+        step = 1
+        for length in range(longest.get(words[at], 0), 0, -1):
+            usual = phrases.get(" ".join(words[at : at + length]))
+            if usual is not None:
+                found.append(usual)
+                step = length
+                break
+        at += step
+    return " ".join(found)
+
 
 MAX_CHARS: Final = 20_000
 """More than this of a query or a record is not read: the digest of a log is a few KB."""

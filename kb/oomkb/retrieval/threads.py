@@ -9,17 +9,42 @@ of 0.83 and four in five of 0.69; reports of different threads that are alike by
 from __future__ import annotations
 
 import math
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.lazy import lazy
-from oomkb.retrieval.shipped import arrays_of
+from oomkb.errors import OomdocError
+from oomkb.kept import lazy
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+def arrays_of(name: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of ``data/<name>.npz`` by their names; nothing in it is unpickled, and every part has its checksum.
+
+    :raises OomdocError: for a damaged file.
+    """
+    try:
+        return _read(name)
+    except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+        raise OomdocError(
+            "a table of the package is damaged", where=f"{name}.npz", hint="install oomdoc again"
+        ) from error
+
+
+def _read(name: str) -> dict[str, np.ndarray[Any, Any]]:
+    import numpy as np
+
+    with (files("oomkb.retrieval") / "data" / f"{name}.npz").open("rb") as file:
+        found = np.load(file, allow_pickle=False)
+        return {array: found[array] for array in found.files}
+
 
 _FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
 _TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")

@@ -9,16 +9,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.lazy import lazy
+from oomkb.kept import lazy
 from oomkb.retrieval import dense
-from oomkb.retrieval.boilerplate import telling
-from oomkb.retrieval.documents import query_words, shown_words
+from oomkb.retrieval.documents import matched, query_words, shown_words
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.facets import Facets, query_facets
 from oomkb.retrieval.index import Index
-from oomkb.retrieval.signatures import matched
+from oomkb.retrieval.text import gloss, telling
 from oomkb.retrieval.threads import KnownThread, likenesses
-from oomkb.retrieval.translation import gloss
 
 if TYPE_CHECKING:
     import numpy as np

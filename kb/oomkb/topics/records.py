@@ -29,7 +29,7 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import JobError, RecordError
 from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.records.taxonomy import CAUSES
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 
 DATA: Final = Path(__file__).parent / "data"
 LANGUAGES: Final = ("en", "zh")

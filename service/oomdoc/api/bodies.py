@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
 
-from oomdoc.job_schema import job_schema
+from oomdoc.stated import job_schema
 from oomkb.errors import JobError
 
 Lang = Literal["auto", "en", "zh"]

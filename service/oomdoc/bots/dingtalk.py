@@ -15,10 +15,8 @@ from typing import Any, Final
 import httpx
 
 from oomdoc.bots.blocks import Dialect, pieces
-from oomdoc.bots.hosts import allowed
-from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, parsed
-from oomdoc.bots.outgoing import Outgoing
-from oomdoc.bots.packing import packed, utf8
+from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, packed, parsed, utf8
+from oomdoc.bots.outgoing import Outgoing, allowed
 from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError

@@ -18,10 +18,8 @@ import httpx
 
 from oomdoc.bots import aes
 from oomdoc.bots.blocks import Dialect, pieces
-from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, parsed
-from oomdoc.bots.outgoing import Outgoing
-from oomdoc.bots.packing import packed
-from oomdoc.bots.tokens import Tokens
+from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, packed, parsed
+from oomdoc.bots.outgoing import Outgoing, Tokens
 from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError

@@ -1,16 +1,84 @@
-"""Calls to a platform: only its hosts, no redirects, bounded in time and size, patient once where it asks for it."""
+"""Calls to a platform: only its hosts, no redirects, bounded in time and size, patient once where it asks for it.
+
+Which addresses the bots may call: the platform's own hosts and nothing else. A callback names addresses (a reply
+hook, a file); without this check whoever can send one could make the service call into the network it stands in.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 
-from oomdoc.bots.hosts import allowed
 from oomkb.errors import InputError
+
+_EARLY_S: Final = 300.0
+
+
+class Tokens:
+    """One app's token.
+
+    :param fetch: asks the platform; returns the token and for how many seconds it holds.
+    """
+
+    def __init__(
+        self, fetch: Callable[[], Awaitable[tuple[str, float]]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._fetch = fetch
+        self._clock = clock
+        self._token = ""
+        self._until_s = 0.0
+
+    async def get(self) -> str:
+        """A token that still holds. Two callers at once may both fetch one: either is good."""
+        if not self._token or self._clock() >= self._until_s:
+            token, holds_s = await self._fetch()
+            self._token, self._until_s = token, self._clock() + max(holds_s - _EARLY_S, 0.0)
+        return self._token
+
+    def forget(self, token: str) -> None:
+        """After the platform has refused it."""
+        if self._token == token:
+            self._token = ""
+
+
+_HOST: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62})(?:\.[a-z0-9-]{1,63}){1,5}")
+_PRINTABLE: Final = re.compile(r"[\x21-\x7e]{1,4000}")
+
+
+def allowed(url: str, hosts: Collection[str]) -> str:
+    """The URL, written anew from its checked parts, where it is ``https`` on one of ``hosts``.
+
+    An entry ``.example.com`` stands for every host below ``example.com``; any other for itself alone.
+
+    :raises InputError: for another scheme, host or port, a login in the address, or anything a URL parser could read
+        in two ways.
+    """
+    if not _PRINTABLE.fullmatch(url) or "\\" in url:
+        raise _refused()
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").lower(), parts.port
+    except ValueError:
+        raise _refused() from None
+    if parts.scheme != "https" or "@" in parts.netloc or port not in (None, 443) or not _HOST.fullmatch(host):
+        raise _refused()
+    if not any(host == h or (h.startswith(".") and host.endswith(h)) for h in hosts):
+        raise _refused()
+    query = f"?{parts.query}" if parts.query else ""
+    return f"https://{host}{parts.path or '/'}{query}"
+
+
+def _refused() -> InputError:
+    # The address is not repeated: it may hold a token.
+    return InputError("this address is not one of the platform's", where="callback")
+
 
 _TIMEOUT_S: Final = 15.0
 _ANSWER_BYTES: Final = 1 << 20

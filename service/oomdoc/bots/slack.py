@@ -18,10 +18,8 @@ from urllib.parse import parse_qs
 import httpx
 
 from oomdoc.bots.blocks import Dialect, pieces
-from oomdoc.bots.hosts import allowed
-from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, parsed, spoken
-from oomdoc.bots.outgoing import Outgoing
-from oomdoc.bots.packing import packed
+from oomdoc.bots.message import NOTHING, Call, File, Message, Platform, Received, Refused, packed, parsed, spoken
+from oomdoc.bots.outgoing import Outgoing, allowed
 from oomdoc.report.words import word
 from oomdoc.settings import Settings
 from oomkb.errors import InputError

@@ -1,7 +1,6 @@
 """Working with case records: list, show, start, check and add them. Nothing here prints."""
 
-from oomdoc.casework.adding import Added, add, check_text, found, listed
-from oomdoc.casework.asking import QUESTIONS, Question, from_answers
+from oomdoc.casework.asking import QUESTIONS, Added, Question, add, check_text, found, from_answers, listed
 from oomdoc.casework.starting import from_diagnosis, read_diagnosis, scaffold, write_new
 
 __all__ = [

@@ -15,8 +15,8 @@ from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
+from oomdoc.evidence import problem_of
 from oomdoc.intake.asked import asked_in
-from oomdoc.messages import problem_of
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
 from oomkb.errors import JobError, OomdocError

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from oomdoc.chat.session import Session, flat
 from oomdoc.evidence import Source
-from oomdoc.job_schema import job_schema
 from oomdoc.language_model import Tool
 from oomdoc.language_model.reader.passage import estimated_tokens, passage_of
+from oomdoc.stated import job_schema
 from oomdoc.tools import tool_named
 
 CHANGE: Final = "change_job"

@@ -35,20 +35,19 @@ from oomdoc.chat.unread import unread_names, unread_numbers
 from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
-from oomdoc.comparison import compare
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
 from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import LOCAL, careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Source
 from oomdoc.intake import read
+from oomdoc.planner import compare
 from oomdoc.report.words import word
 from oomdoc.stated import following
-from oomkb.errors import JobError
+from oomkb.errors import JobError, note
 from oomkb.frameworks import ENGINES, supports
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
-from oomkb.notes import note
 from oomkb.pricing import Priced
 
 

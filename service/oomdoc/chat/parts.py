@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.chat.history import wanted
 from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.known_run import answer_about
-from oomdoc.messages import problem_of
+from oomdoc.evidence import problem_of
 from oomdoc.report.words import has, render, word
 from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, JobError, OomdocError

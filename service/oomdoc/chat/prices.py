@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oomdoc.diagnosis.known_run import priced_run
-from oomdoc.messages import problem_of
+from oomdoc.evidence import problem_of
 from oomdoc.report.words import render
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job

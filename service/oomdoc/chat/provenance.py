@@ -337,7 +337,7 @@ def _vocabulary() -> frozenset[str]:
     from oomdoc.intake.configs.launch import ENVIRONMENT
     from oomdoc.stated import DOTTED_FIELDS
     from oomkb.memory.job import Job
-    from oomkb.memory.vocabulary import VOCABULARY
+    from oomkb.memory.mode import VOCABULARY
     from oomkb.topics import topics
 
     pages = files("oomdoc.diagnosis.pages")

@@ -26,9 +26,9 @@ from oomdoc.chat.purpose import turned
 from oomdoc.chat.resolving import resolve
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
-from oomdoc.intake.named_runs import ROWS
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.run_figures import host_in
+from oomdoc.intake.worded import ROWS
 from oomdoc.stated import stated_fields
 from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all

@@ -29,9 +29,9 @@ from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
 from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.standing import change_lines, sizes_of
 from oomdoc.diagnosis.explaining import asked_topics, beside
+from oomdoc.evidence import problem_of
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
 from oomdoc.language_model.replies import Reply as Said
-from oomdoc.messages import problem_of
 from oomdoc.report.words import render
 from oomdoc.tools import compact, tool_named
 from oomdoc.tools.functions import job_of

@@ -16,7 +16,7 @@ from oomdoc.chat.questions import topic_of
 from oomdoc.chat.reading import named_framework
 from oomdoc.chat.session import Reply, Session
 from oomdoc.chat.written import configuration
-from oomdoc.diagnosis.accounting import savings
+from oomdoc.diagnosis.own_figures import savings
 from oomdoc.report.words import render, word
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced

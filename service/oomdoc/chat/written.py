@@ -10,7 +10,7 @@ from oomdoc.chat import parts
 from oomdoc.chat.describing import job_fields
 from oomdoc.chat.session import Session, flat
 from oomdoc.evidence import Source
-from oomdoc.report.sentences import not_written
+from oomdoc.report.estimates import not_written
 from oomdoc.report.words import word
 from oomkb.frameworks import ENGINE, PLAIN
 from oomkb.memory.job import Job

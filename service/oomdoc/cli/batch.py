@@ -23,7 +23,6 @@ def batch(
     output: Annotated[Path, typer.Option(help="Where the results go, as JSONL; an interrupted run is resumed.")] = Path(
         "oomdoc-fleet.jsonl"
     ),
-    parquet: Annotated[Path | None, typer.Option(help="Write the rows as Parquet, too.")] = None,
     engine: Annotated[Engine, typer.Option(help="Processes on this machine, or a Ray cluster.")] = Engine.processes,
     workers: Annotated[int, typer.Option(min=0, help="How many at once; 0: one per core.")] = 0,
     team: Annotated[str | None, typer.Option(help="Pattern over the log's name; group 1 is the team.")] = None,
@@ -37,20 +36,18 @@ def batch(
 
         oomdoc batch /var/log/jobs --team '/jobs/([^/]+)/'
 
-        oomdoc batch 's3://logs/2026-11/*.log.gz' --output november.jsonl --parquet november.parquet
+        oomdoc batch 's3://logs/2026-11/*.log.gz' --output november.jsonl
 
         oomdoc batch /shared/logs --engine ray
     """
     from oomdoc.fleet import Settings, run_fleet, summarise
-    from oomdoc.fleet.running import read_rows, write_parquet
+    from oomdoc.fleet.running import read_rows
     from oomdoc.report.command_texts import fleet_text
 
     settings = Settings(output=output, workers=workers, engine=engine.value, team_pattern=team, plans=plans)
     with progress() as bar:
         task = bar.add_task("diagnosing", total=None)
         run_fleet(logs, settings, lambda done, total: bar.update(task, completed=done, total=total))
-    if parquet is not None:
-        write_parquet(read_rows(output), parquet)
     document = summarise(read_rows(output))
     if format_ is Format.json:
         print_json(document)

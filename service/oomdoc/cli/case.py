@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,20 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from oomdoc.cli import search as search_command
 from oomdoc.cli.common import Language, print_json, show
 from oomkb.errors import RecordError
 
-app = typer.Typer(name="case", no_args_is_help=True, help="List, check, write and export case records.")
-_HELP = inspect.cleandoc(search_command.search.__doc__ or "").replace("oomdoc search", "oomdoc case search")
-app.command("search", help=_HELP)(search_command.search)
+app = typer.Typer(name="case", no_args_is_help=True, help="List, show, check and write case records.")
 
 
-class ExportFormat(StrEnum):
-    """What a case can be exported as."""
+class ShownFormat(StrEnum):
+    """How a case is printed."""
 
     json = "json"
-    osv = "osv"
     markdown = "markdown"
 
 
@@ -67,7 +62,7 @@ def list_(
 @app.command("show")
 def show_(
     identifier: Annotated[str, typer.Argument(metavar="CASE", help="cause/slug")],
-    format_: Annotated[ExportFormat, typer.Option("--format", help="How to print.")] = ExportFormat.markdown,
+    format_: Annotated[ShownFormat, typer.Option("--format", help="How to print.")] = ShownFormat.markdown,
     lang: Annotated[Language, typer.Option(help="Language of the text.")] = Language.auto,
 ) -> None:
     """Print one case.
@@ -75,28 +70,14 @@ def show_(
     Example: `oomdoc case show logits/dpo-large-vocabulary`
     """
     from oomdoc.casework import found
-    from oomdoc.report.case_page import export_case
+    from oomdoc.report.case_page import case_page
+    from oomkb.records.case import case_document
 
-    show(export_case(found(identifier), format_.value, "en" if lang is Language.auto else lang.value))
-
-
-@app.command()
-def export(
-    format_: Annotated[ExportFormat, typer.Option("--format", help="What to write.")] = ExportFormat.json,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON Schema of a record instead.")] = False,
-) -> None:
-    """Write all cases to standard output.
-
-    Example: `oomdoc case export --format osv > advisories.json`
-    """
-    from oomdoc.report.case_page import exported
-    from oomkb.records.export import json_schema
-    from oomkb.records.loader import load_cases
-
-    if schema:
-        print_json(json_schema())
-        return
-    show(exported(load_cases(), format_.value))
+    case = found(identifier)
+    if format_ is ShownFormat.json:
+        print_json(case_document(case))
+    else:
+        show(case_page(case, "en" if lang is Language.auto else lang.value))
 
 
 @app.command()

@@ -20,7 +20,6 @@ class CheckFormat(StrEnum):
     text = "text"
     json = "json"
     sarif = "sarif"
-    junit = "junit"
 
 
 EPILOG: Final = "Exit status: 0 nothing wrong; 1 warnings with --strict; 3 does not fit; 2 bad input."
@@ -61,8 +60,6 @@ def check(
     language = "en" if lang is Language.auto else lang.value
     if format_ is CheckFormat.text:
         show(checking.findings_text(checked, language))
-    elif format_ is CheckFormat.junit:
-        show(checking.findings_junit(checked, language))
     else:
         make = checking.findings_sarif if format_ is CheckFormat.sarif else checking.findings_document
         print_json(make(checked, language))

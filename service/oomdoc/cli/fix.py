@@ -69,7 +69,7 @@ def _apply(
     file: Path, text: str, changes: dict[str, Any], framework: str | None, *, write: bool, language: str
 ) -> None:
     from oomdoc.intake.configs import patch
-    from oomdoc.report.sentences import not_written
+    from oomdoc.report.estimates import not_written
     from oomdoc.report.words import word
 
     patched = patch(text, filename=file.name, framework=framework, changes=changes)

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from oomdoc.cli.common import Format, Language, coloured, load_document, parse_set, print_json, show, terminal_width
-from oomkb.errors import InputError, JobError
+from oomkb.errors import JobError
 
 DIFFERS = 1
 
@@ -19,7 +19,6 @@ EPILOG: Final = "Exit status: 0 they agree; 1 they differ; 2 a job that cannot b
 def trace(
     job: Annotated[Path | None, typer.Argument(help="A job document, YAML or JSON; - is standard input.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="A job field, field=value; repeatable.")] = None,
-    issue: Annotated[Path | None, typer.Option(help="Where they differ, write the text of an issue here.")] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.text,
     lang: Annotated[Language, typer.Option(help="Language of the answer.")] = Language.auto,
 ) -> None:
@@ -46,8 +45,6 @@ def trace(
     from oomkb.memory.job import Job
 
     found = compare(Job.from_document(document).with_fields(changes))
-    if issue is not None and not found.agrees:
-        _write(issue, found.issue())
     if format_ is Format.json:
         print_json(found.document())
     else:
@@ -55,10 +52,3 @@ def trace(
         show(trace_text(found.document(), found.notes(), language, width=terminal_width(), colour=coloured()))
     if not found.agrees:
         raise typer.Exit(DIFFERS)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(error.strerror or str(error), where=str(path), hint="choose another --issue") from error

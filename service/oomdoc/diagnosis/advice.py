@@ -9,7 +9,7 @@ from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.regressions import one_per_package, range_of
 from oomdoc.diagnosis.result import CauseFinding, Conflict
 from oomdoc.diagnosis.view import View
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.frameworks import has

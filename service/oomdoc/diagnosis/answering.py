@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from oomdoc.diagnosis.accounting import held_for
 from oomdoc.diagnosis.advice import uneven_heads
-from oomdoc.diagnosis.comparing import Plain, comparison
+from oomdoc.diagnosis.comparing import Plain, comparison, largest_models
 from oomdoc.diagnosis.forms import (
     CARD_USABLE,
     FITS,
@@ -17,8 +16,7 @@ from oomdoc.diagnosis.forms import (
     needs_by_count,
     pinned_most,
 )
-from oomdoc.diagnosis.grid import largest_models
-from oomdoc.diagnosis.own_figures import by_own_figures
+from oomdoc.diagnosis.own_figures import by_own_figures, held_for
 from oomdoc.diagnosis.planned import (
     asks_why_held,
     counted,
@@ -40,8 +38,8 @@ from oomdoc.diagnosis.serving_answers import (
 )
 from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked, asked_of
-from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
 from oomkb.errors import OomdocError

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from oomdoc.diagnosis.result import MatchedCase
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class Look:
 
     def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""
-        from oomkb.retrieval.fusion import Weights
-        from oomkb.retrieval.search import scored
+        from oomkb.retrieval.search import Weights, scored
 
         alone = Weights(cause=0.0, diagnosed=0.0, repeat=0.0, dense=1.0, lexical=1.0)
         cases = self.index.cases

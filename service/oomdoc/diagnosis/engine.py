@@ -5,16 +5,17 @@ A stage that cannot work with what there is says so in ``warnings`` and the rest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
+from oomdoc.diagnosis.answering import decisive
 from oomdoc.diagnosis.cases import Look, look_at
+from oomdoc.diagnosis.comparing import Plain, grid_for
 from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.forms import compared
-from oomdoc.diagnosis.grid import grid_for
+from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.own_figures import of_own_figures, sees_figures
 from oomdoc.diagnosis.planned import (
@@ -31,28 +32,80 @@ from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
-from oomdoc.diagnosis.run_completion import (
+from oomdoc.diagnosis.run_words import assumed_of
+from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
+from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
+from oomdoc.diagnosis.view import (
     SPLIT,
+    View,
     card_by_number,
     over_its_cards,
     ranks_that_speak,
     split_by_layers,
     usual_precision,
 )
-from oomdoc.diagnosis.summary import summarise
-from oomdoc.diagnosis.supposing import answers_to
-from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
-from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Evidence
+from oomdoc.evidence import Evidence, Message, Supposed, problem_of, say
 from oomdoc.intake.asked import asked_of
+from oomdoc.intake.configs import to_job
 from oomdoc.intake.digest import query_of
-from oomdoc.messages import Message, problem_of, say
 from oomkb.errors import ARITHMETIC_ERRORS, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
 from oomkb.records.case import Case
 from oomkb.records.loader import cached_cases
+
+_FIELDS: Final = (
+    *("gpus", "nodes", "gpu", "capacity_gib", "model", "params_b", "method", "quant", "param_dtype", "sharding"),
+    *("offload", "tp", "pp", "micro_batch", "grad_accum", "seq_len", "grad_ckpt", "attention", "optimizer", "lora.r"),
+    *("packing", "fused_ce", "serving.max_model_len", "serving.kv_dtype", "serving.gpu_memory_utilization"),
+)
+"""What another form of a run may have."""
+_MAX_ANSWERS: Final = 2
+
+
+def answers_to(evidence: Evidence, job: Job) -> Iterator[Message]:
+    """Yes or no and the figure, for each question that supposes a run of known size.
+
+    :param job: the failed run, with what its figures imply.
+    """
+    for asked in evidence.supposed[:_MAX_ANSWERS]:
+        changed = _changed(asked, job)
+        if not changed:
+            continue
+        other = job.with_fields(changed)
+        try:
+            priced = price(other)
+        except (OomdocError, *ARITHMETIC_ERRORS):
+            continue
+        yield say("answer.supposed", answer=decisive(Plain(other, priced.job, priced.estimate, careful=False)))
+        if assumed := list(assumed_of(priced.job)):
+            yield say("answer.assumed", assumed=assumed)
+        yield from _with_checkpointing(other, priced)
+
+
+def _with_checkpointing(job: Job, priced: Priced) -> Iterator[Message]:
+    """That it would fit with gradient checkpointing, where nobody says whether that is on."""
+    if "grad_ckpt" not in priced.job.assumed or priced.job.grad_ckpt or verdict_on(priced.estimate) == "fits":
+        return
+    with_it = price_form(job, {"grad_ckpt": True}, careful=False)
+    if with_it is not None and verdict_on(with_it.estimate) == "fits":
+        yield say("answer.supposed-checkpointing", needed_bytes=needed_of(with_it.estimate))
+
+
+def _changed(asked: Supposed, job: Job) -> dict[str, Any]:
+    """The fields in which the supposed run differs from the failed one."""
+    stated = to_job(asked.facts, job.framework, job.versions)
+    named = {**asked.settings, **{name: stated.get(name) for name in _FIELDS if stated.get(name) is not None}}
+    changed = {
+        n: v for n, v in named.items() if n in _FIELDS and v != job.get(n) and (n != "params_b" or "model" in named)
+    }
+    if "gpu" in changed and "capacity_gib" not in named:
+        changed["capacity_gib"] = None
+    if "gpus" in changed:
+        changed |= {"world": None, "dp": None, "nodes": changed.get("nodes"), **machines_of(changed["gpus"])}
+    return changed
+
 
 _NO_PRICE: Final = "diagnosis.no-price"
 _MATCHES: Final = 5

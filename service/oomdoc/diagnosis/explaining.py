@@ -9,10 +9,9 @@ from oomdoc.diagnosis.planned import put_off, wants_figure
 from oomdoc.diagnosis.result import FoundTopic, Outlook
 from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Evidence
+from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of
-from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job

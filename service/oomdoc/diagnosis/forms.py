@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
+from oomdoc.evidence import Message, problem_of
 from oomdoc.intake.alternatives import combined
 from oomdoc.intake.asked import Asked
-from oomdoc.intake.named_runs import Alternative
-from oomdoc.messages import Message, problem_of
+from oomdoc.intake.worded import Alternative
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.frameworks import ENGINES, supports

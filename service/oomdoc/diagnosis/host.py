@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED, is_script, is_serving
+from oomdoc.diagnosis.fixes._remedy import DEEPSPEED, is_script, is_serving
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Evidence
 from oomkb.dataclass import dataclass

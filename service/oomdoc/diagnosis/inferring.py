@@ -23,11 +23,10 @@ from oomdoc.diagnosis.observed import (
     until_failure,
     went_well,
 )
-from oomdoc.diagnosis.planning.subsets import cheapest_sets
+from oomdoc.diagnosis.planning.search import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
 from oomdoc.diagnosis.view import trained_beyond
-from oomdoc.evidence import Evidence
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Evidence, Message, say
 from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import PLAIN

@@ -8,8 +8,8 @@ from oomdoc.diagnosis.answering import answer_of
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.planned import chosen_run, counts_of_sides
+from oomdoc.evidence import Message
 from oomdoc.intake.asked import Asked, asked_in
-from oomdoc.messages import Message
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import BASE, first_that_fits, forms_of_sides, machines_of, offloading, sharded
-from oomdoc.diagnosis.run_completion import spelled_out
+from oomdoc.diagnosis.view import spelled_out
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of
 from oomkb.catalog import gpus, models

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.diagnosis import engine_accounts, state_accounts
+from oomdoc.diagnosis import accounts
 from oomdoc.diagnosis.accounts import TUNES, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
@@ -62,7 +62,7 @@ _MARGINAL: Final = frozenset({"activations", "attention-scores"})
 
 def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
     """The causes with the proven one first, where there is one, and the disproved ones last."""
-    return state_accounts.with_states(view, _proven(view, causes))
+    return accounts.with_states(view, _proven(view, causes))
 
 
 def _proven(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
@@ -292,26 +292,26 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _pins,
     _autotuned,
     _grown,
-    engine_accounts.refused_cache,
-    engine_accounts.allocates_cache,
-    engine_accounts.room_taken,
-    engine_accounts.cache_too_much,
-    engine_accounts.engine_beside,
-    engine_accounts.engine_unnamed,
-    state_accounts.second_copy,
-    state_accounts.gathered_whole,
+    accounts.refused_cache,
+    accounts.allocates_cache,
+    accounts.room_taken,
+    accounts.cache_too_much,
+    accounts.engine_beside,
+    accounts.engine_unnamed,
+    accounts.second_copy,
+    accounts.gathered_whole,
     _on_one_card,
     _others_hold,
     _taken_before,
     _pipeline_weights,
-    engine_accounts.share_below_weights,
-    engine_accounts.weights_alone,
-    engine_accounts.weights_fill,
-    engine_accounts.warmed_up,
-    state_accounts.frozen_alone,
-    state_accounts.states_created,
-    state_accounts.states_alone,
-    state_accounts.states_of_a_rank,
+    accounts.share_below_weights,
+    accounts.weights_alone,
+    accounts.weights_fill,
+    accounts.warmed_up,
+    accounts.frozen_alone,
+    accounts.states_created,
+    accounts.states_alone,
+    accounts.states_of_a_rank,
     _gathers_whole,
     _split_up,
     _host_short,

@@ -13,9 +13,9 @@ from oomdoc.diagnosis.inferring import IMPLIED
 from oomdoc.diagnosis.planned import is_planned, wants_figure
 from oomdoc.diagnosis.result import CauseFinding, Question
 from oomdoc.diagnosis.view import View
+from oomdoc.evidence import say
 from oomdoc.intake.asked import asked_of
 from oomdoc.intake.configs.companions import LINKS
-from oomdoc.messages import say
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job

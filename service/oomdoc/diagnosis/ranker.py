@@ -20,7 +20,7 @@ from importlib import resources
 from typing import Final, NamedTuple
 
 from oomdoc.diagnosis.result import CauseFinding, Contribution, Feature
-from oomdoc.messages import Message
+from oomdoc.evidence import Message
 from oomkb.records.taxonomy import CAUSES
 
 _PRIOR: Final = "prior"

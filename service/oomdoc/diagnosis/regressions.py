@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
 from oomdoc.report.words import render
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError

@@ -8,14 +8,12 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from oomdoc.diagnosis.forms import Side, needed_of
-from oomdoc.evidence import Evidence, Span
+from oomdoc.evidence import Evidence, Message, Span
 from oomdoc.intake.asked import Asked
-from oomdoc.messages import Message
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
-from oomkb.records.case import Fix
-from oomkb.records.witness import Standing
+from oomkb.records.case import Fix, Standing
 from oomkb.retrieval.threads import KnownThread
 from oomkb.topics import Topic
 

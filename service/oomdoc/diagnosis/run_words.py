@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change
-from oomdoc.intake.named_runs import Alternative
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
+from oomdoc.intake.worded import Alternative
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 

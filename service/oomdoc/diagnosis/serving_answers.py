@@ -9,8 +9,8 @@ from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked
-from oomdoc.messages import Message, say
 from oomkb.frameworks import has
 
 

@@ -14,9 +14,8 @@ from oomdoc.diagnosis.run_words import model_of, step_of
 from oomdoc.diagnosis.serving_answers import held_by_engine, room
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Outcome
+from oomdoc.evidence import Message, Outcome, say
 from oomdoc.intake.asked import not_read
-from oomdoc.messages import Message, say
 from oomkb.memory.estimate import Estimate
 from oomkb.units import GIB
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oomdoc.evidence import Evidence
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Evidence, Message, say
 
 
 def read_tables(evidence: Evidence) -> Iterator[Message]:

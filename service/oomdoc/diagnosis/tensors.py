@@ -22,7 +22,7 @@ from itertools import product
 from typing import Final
 
 from oomdoc.diagnosis.result import TensorMatch
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.setting import PREFERENCE

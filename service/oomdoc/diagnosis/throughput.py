@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import (
+from oomdoc.diagnosis.fixes._remedy import (
     data_parallel,
     global_batch,
     is_lora,

@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import WrittenNumber
 from oomdoc.intake.numbers import numbers_in
-from oomdoc.messages import Message, say
 from oomkb.catalog import gpus
 from oomkb.units import GIB
 

@@ -10,10 +10,9 @@ from oomdoc.diagnosis.forms import FITS, host_is_short, verdict_on
 from oomdoc.diagnosis.planned import asks_why_held, counted, put_off, wants_figure
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Evidence, Outcome
+from oomdoc.evidence import Evidence, Outcome, say
 from oomdoc.intake.outcomes import row_of
 from oomdoc.intake.outcomes.decide import NAMED, failure_of
-from oomdoc.messages import say
 
 _MEMORY: Final[Mapping[str, Verdict]] = {
     "device": "device-oom",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
 import os
+import re
+import tempfile
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,10 +19,185 @@ from typing import Any, Final, Literal
 
 import oomdoc
 import oomkb
-from oomdoc.fleet.diagnosing import FIELDS, diagnose_log
-from oomdoc.fleet.finding import Log, find_logs
 from oomkb.dataclass import dataclass
-from oomkb.errors import InputError
+from oomkb.errors import InputError, OomdocError
+
+_ENDINGS: Final = (".log", ".out", ".err", ".txt", ".gz", ".zst", ".json", ".jsonl", ".pickle", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """One log: where it is, and a stamp that changes when it does."""
+
+    name: str
+    stamp: str
+    remote: bool = False
+
+
+def find_logs(places: Iterable[str]) -> Iterator[Log]:
+    """The logs at the given places, each once, in order of name.
+
+    :raises InputError: for a place where nothing is.
+    """
+    found: dict[str, Log] = {}
+    for place in places:
+        logs = list(_remote(place) if "://" in place else _local(place))
+        if not logs:
+            raise InputError("nothing is there", where=place, hint="name files, folders, patterns or URLs")
+        found.update({log.name: log for log in logs})
+    yield from (found[name] for name in sorted(found))
+
+
+def _local(place: str) -> Iterator[Log]:
+    path = Path(place)
+    names = (
+        [str(p) for p in path.rglob("*") if p.suffix.lower() in _ENDINGS]
+        if path.is_dir()
+        else glob.glob(place, recursive=True)
+    )
+    for name in names:
+        file = Path(name)
+        if file.is_file():
+            state = file.stat()
+            yield Log(name, f"{state.st_size}-{state.st_mtime_ns}")
+
+
+def _remote(place: str) -> Iterator[Log]:
+    system, path = _system(place)
+    names = system.glob(path) if any(c in path for c in "*?[") else [path]
+    for name in names:
+        info = system.info(name)
+        if info["type"] == "directory":
+            yield from (log for child in system.find(name) for log in _described(system, child))
+        else:
+            yield from _described(system, name)
+
+
+def _described(system: Any, name: str) -> Iterator[Log]:
+    info = system.info(name)
+    stamp = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("created") or ""
+    yield Log(system.unstrip_protocol(name), f"{info.get('size')}-{stamp}", remote=True)
+
+
+def _system(place: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        system, path = fsspec.core.url_to_fs(place)
+    except (ImportError, ValueError) as error:
+        hint = "pip install fsspec and the package of that store (s3fs, gcsfs, adlfs ...)"
+        raise InputError(str(error), where=place, hint=hint) from error
+    return system, path
+
+
+@contextmanager
+def local_copy(log: Log) -> Iterator[Path]:
+    """A local log where it is; a remote one streamed into a file that lives as long as the block."""
+    if not log.remote:
+        yield Path(log.name)
+        return
+    system, path = _system(log.name)
+    with tempfile.TemporaryDirectory(prefix="oomdoc-") as folder:
+        target = Path(folder) / ("log" + "".join(Path(path).suffixes[-2:]))
+        with system.open(path, "rb") as source, target.open("wb") as file:
+            while chunk := source.read(1 << 20):
+                file.write(chunk)
+        yield target
+
+
+FIELDS: Final = (
+    "log", "stamp", "team", "verdict", "cause", "probability", "framework", "model", "gpu", "gpu_count", "phase",
+    "requested_gib", "capacity_gib", "wasted_gib", "fix", "fingerprint", "case", "error",
+)  # fmt: skip
+"""The columns of a row, in order."""
+_MAX_GPUS: Final = 1 << 20
+
+
+def diagnose_log(log: Log, team_pattern: str | None = None, *, plans: bool = True) -> dict[str, Any]:
+    """Diagnose one log; an unreadable one gives a row with ``error``, never an exception."""
+    row: dict[str, Any] = dict.fromkeys(FIELDS)
+    row |= {"log": log.name, "stamp": log.stamp, "team": _team(log.name, team_pattern)}
+    try:
+        document = _document(log, plans)
+    except OomdocError as error:
+        return row | {"error": str(error)}
+    except Exception as error:
+        return row | {"error": f"{type(error).__name__}: {str(error)[:200]}"}
+    return row | _summary(document)
+
+
+def _document(log: Log, plans: bool) -> dict[str, Any]:
+    from oomdoc.intake import read
+    from oomdoc.intake.stream import load_source
+
+    with local_copy(log) as path:
+        source = load_source(path)
+    evidence = read([source])
+    if evidence.root is None:
+        # Most logs of a fleet are of jobs that were fine: what they say is noted, and nothing is looked for.
+        facts = {name: {"value": fact.value, "stated": fact.stated} for name, fact in evidence.facts.items()}
+        job = {"framework": evidence.framework}
+        return {"verdict": "no-failure", "facts": facts, "job": job, "causes": [], "plans": [], "matches": []}
+    from oomdoc.diagnosis.engine import diagnose
+    from oomdoc.report.report import Report
+
+    return Report(diagnose(evidence, plans=plans, questions=False), evidence.language).document()
+
+
+def _team(name: str, pattern: str | None) -> str | None:
+    match = re.search(pattern, name) if pattern else None
+    if match is None:
+        return None
+    return match[1] if match.groups() else match[0]
+
+
+def _summary(document: Mapping[str, Any]) -> dict[str, Any]:
+    facts = {name: fact["value"] for name, fact in document["facts"].items() if fact["stated"]}
+    failure = document.get("failure") or {}
+    causes, plans, job = document["causes"], document["plans"], document.get("job") or {}
+    # A log in which no failure was read is of a job that ran, whatever its settings make likely.
+    verdict = document["verdict"] if failure else "no-failure"
+    failed = verdict not in ("no-failure", "not-oom")
+    cause = causes[0]["cause"] if causes and failed else None
+    capacity = failure.get("capacity_gib") or facts.get("capacity_gib") or job.get("capacity_gib")
+    row: dict[str, Any] = {
+        "verdict": verdict,
+        "cause": cause,
+        "probability": causes[0]["probability"] if cause else None,
+        "framework": job.get("framework"),
+        "model": facts.get("model") if isinstance(facts.get("model"), str) else None,
+        "gpu": facts.get("gpu"),
+        "gpu_count": _whole(facts.get("gpu_count") or job.get("world")),
+        "phase": failure.get("phase"),
+        "requested_gib": failure.get("requested_gib"),
+        "capacity_gib": capacity,
+        "fix": _fix(plans[0]) if plans else None,
+        "case": document["matches"][0]["case"] if document["matches"] else None,
+    }
+    # What the failed job held and could not use: every GPU of it, for the whole run.
+    row["wasted_gib"] = round(float(capacity) * (row["gpu_count"] or 1), 2) if failed and capacity else None
+    return row | {"fingerprint": _fingerprint(row, failure)}
+
+
+def _whole(value: Any) -> int | None:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 0 < number < _MAX_GPUS else None
+
+
+def _fix(plan: Mapping[str, Any]) -> str:
+    return "; ".join(c["instruction"] or f"{c['key']}: {c['to']}" for c in plan["changes"])[:300]
+
+
+def _fingerprint(row: Mapping[str, Any], failure: Mapping[str, Any]) -> str:
+    """Equal for the same failure of the same kind of job: sizes are rounded, names and paths left out."""
+    requested = row["requested_gib"]
+    parts = [row["cause"], failure.get("signal"), row["framework"], row["model"], row["phase"]]
+    parts.append(None if requested is None else f"{requested:.1f}")
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
+
 
 _BATCHES_AHEAD: Final = 4
 """Batches handed out per worker before its answers come back: memory stays bounded however many logs there are."""
@@ -135,22 +315,6 @@ def read_rows(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(row, dict) and "log" in row:
                 yield row
-
-
-def write_parquet(rows: Iterable[dict[str, Any]], path: Path) -> None:
-    """The rows as a Parquet table.
-
-    :raises InputError: where pyarrow is not installed.
-    """
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise InputError("pyarrow is not installed", where=str(path), hint="pip install 'oomdoc[fleet]'") from error
-    numbers = {"probability", "requested_gib", "capacity_gib", "wasted_gib"}
-    kinds = {f: pa.float64() if f in numbers else pa.int64() if f == "gpu_count" else pa.string() for f in FIELDS}
-    schema = pa.schema(list(kinds.items()))
-    parquet.write_table(pa.Table.from_pylist([{f: row.get(f) for f in FIELDS} for row in rows], schema=schema), path)
 
 
 _Row = dict[str, Any]

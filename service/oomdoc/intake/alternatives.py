@@ -11,11 +11,10 @@ from itertools import chain, product
 from math import prod
 from typing import Any, Final
 
-from oomdoc.intake.listed import bare_lengths, is_near, lists_in, number_of
-from oomdoc.intake.named_runs import ROWS, Alternative, Mention, cards_in, models_in
+from oomdoc.intake.numbers import bare_lengths, is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
-from oomdoc.intake.worded import worded
-from oomkb.lazy import compiled
+from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, models_in, worded
+from oomkb.kept import compiled
 
 _MAX_BETWEEN: Final = 32
 """Characters between two things that are compared."""

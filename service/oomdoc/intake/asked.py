@@ -13,12 +13,10 @@ from typing import Any, Final
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, settings_in
-from oomdoc.intake.listed import number_of
-from oomdoc.intake.named_runs import ROWS, Alternative, needed_card
-from oomdoc.intake.numbers import to_count
+from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.wanted import Wanted, wanted_in
-from oomdoc.intake.worded import CACHED, of_cache
+from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import has
 

@@ -12,8 +12,7 @@ from itertools import takewhile
 from typing import Final
 
 from oomdoc.evidence import Document, Fact, Source
-from oomdoc.intake.kinds import is_comment
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Line, is_comment
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.sieve import Vocabulary
 

@@ -14,7 +14,7 @@ from string import ascii_letters, digits
 from typing import Final
 
 from oomdoc.intake.patterns import patterns
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _RE: Final = patterns(__file__)
 _OF_NAMES: Final = ascii_letters + digits + "_-"

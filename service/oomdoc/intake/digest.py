@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from oomdoc.evidence import Failure
-from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import with_question_marks
 

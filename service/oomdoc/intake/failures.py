@@ -7,8 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, Final
 
 from oomdoc.evidence import Failure, Frame, Outcome, Signal
-from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.outcomes import failure_of, is_asserted
 from oomdoc.intake.phase import frames_of
 from oomdoc.intake.tracebacks import Placed

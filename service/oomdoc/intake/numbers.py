@@ -1,9 +1,18 @@
-"""Numbers as people write and say them: ``8``, ``8k``, ``16,384``, ``two``, ``两``, ``十六``; table values; sizes."""
+"""Numbers as people write and say them (``8k``, ``16,384``, ``two``, ``十六``), and those of one setting in a list.
+
+In a list (``8, 16 or 32 cards``, ``bs 1/2/4``, ``2048 和 4096``, ``2x or 4x A100``): one run has one value of each
+setting, so that a list of them is a list of runs. What a number counts is said once, by the words before the first or
+the unit behind any of them; the rows are those of ``asked.tsv``.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
+
+from oomdoc.intake.patterns import Patterns
+from oomkb.dataclass import dataclass
 
 _WORDS: Final = {
     **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -105,3 +114,135 @@ def to_bytes(number: str, unit: str = "") -> int:
     """
     prefix = unit[:1].lower()
     return round(float(number) * (1 << 10 * _POWER.get(prefix, 0)))
+
+
+_MAX_RATIO: Final = 32
+"""Between two values of one setting that stand side by side in a list."""
+_LONGEST: Final = 12
+"""Values of a list."""
+_WINDOW: Final = 48
+"""Characters from one value of a list to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One value where it stands."""
+
+    field: str
+    value: int | float
+    start: int
+    end: int
+
+
+def number_of(written: str) -> int | float:
+    """``16k``, ``4,096``, ``1m``, ``0.9``, ``two``, ``双``."""
+    if written.startswith((".", "0.")):
+        return float(written)
+    if written[0].isdigit():
+        return to_tokens(written) or 0
+    return to_count(written.lower())
+
+
+def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -> list[tuple[Listed, ...]]:
+    """Every value of a setting, those of one list together; lists in the order of the text, each in its own order.
+
+    :param names: places of names, whose numbers are none of a setting.
+    """
+    named = list(_anchors(text, rows))
+    bare = [one for one in bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
+    apart = [*names, *(m.span() for name in _PROMPTS for m in rows[name].finditer(text))]
+    anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
+    anchors = [a for a in anchors if not any(start <= a.start < end for start, end in apart)]
+    reader = _Reader(text, rows, {(one.start, one.end): one.field for one in anchors}, apart)
+    found = [[anchor] for anchor in anchors]
+    for close in (True, False):  # what "or" and "/" join is one list before a comma can join it to another
+        for chain in found:
+            chain[:0] = reader.further(chain[0], back=True, close=close)[::-1]
+            chain.extend(reader.further(chain[-1], back=False, close=close))
+    out: list[tuple[Listed, ...]] = []
+    for chain in found:
+        alone = len(chain) == 1 and chain[0] in bare
+        if not alone and not any(chain[0] in other and chain[0].field == other[0].field for other in out):
+            out.append(tuple(chain))
+    return out
+
+
+_PROMPTS: Final = ("in_out", "out_behind", "completion", "global_batch")
+"""Lengths of what goes in and of what comes out, and the batch of all cards: no values of one length or batch."""
+
+
+def _anchors(text: str, rows: Patterns) -> Iterator[Listed]:
+    """Values beside which it stands what they are of."""
+    low = text.lower()
+    for field, pattern in rows.group("number").items():
+        if not pattern.may_match(low) or (field == "lora.r" and "lora" not in low):
+            continue  # a rank without adapters is that of a process
+        for match in pattern.finditer(text):
+            place = next(n for n in range(1, len(match.groups()) + 1) if match[n])
+            yield Listed(field, number_of(match[place]), *match.span(place))
+
+
+def is_near(one: float, other: float) -> bool:
+    """Whether two numbers may be values of one setting, by their ratio and their kind: whole or a share."""
+    if isinstance(one, int) is not isinstance(other, int):
+        return False
+    low, high = sorted((one, other))
+    return 0 < low <= high <= _MAX_RATIO * low
+
+
+_THOUSANDS: Final = frozenset([1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 100, 128, 192, 200, 256, 512])
+"""Lengths as people choose them, in thousands: other numbers of thousands count samples or money."""
+
+
+def bare_lengths(text: str, rows: Patterns) -> Iterator[Listed]:
+    """Numbers that are lengths by their values alone; one in a list of such is one."""
+    for match in rows["bare_length"].finditer(text):
+        value = number_of(match[1])
+        usual = not match[1].endswith(("k", "K")) or int(match[1][:-1]) in _THOUSANDS
+        if 512 <= value <= 1 << 20 and value % 256 == 0 and usual:
+            yield Listed("seq_len", value, *match.span(1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """A text, and what its numbers are already known to be."""
+
+    text: str
+    rows: Patterns
+    taken: dict[tuple[int, int], str]
+    """The setting of each number that has its own words or unit."""
+    apart: list[tuple[int, int]]
+    """Places whose numbers are none of a setting."""
+
+    def further(self, last: Listed, *, back: bool, close: bool) -> list[Listed]:
+        """Further values on one side of a value, the nearest first.
+
+        :param close: whether only those that more than a comma joins.
+        """
+        found: list[Listed] = []
+        while len(found) < _LONGEST:
+            if back:
+                match = self.rows["listed_before"].search(self.text, max(0, last.start - _WINDOW), last.start)
+            else:
+                match = self.rows["listed_behind"].match(self.text, last.end, last.end + _WINDOW)
+            if match is None or (close and match["loose"]) or not self._continues(match, last, back=back):
+                break
+            last = Listed(last.field, number_of(match["n"]), *match.span("n"))
+            self.taken[last.start, last.end] = last.field
+            found.append(last)
+        return found
+
+    def _continues(self, match: re.Match[str], last: Listed, *, back: bool) -> bool:
+        """Whether the next number is a value of the same setting: not of another, and counting nothing else."""
+        start, end = match.span("n")
+        if self.taken.get((start, end), last.field) != last.field or not is_near(number_of(match["n"]), last.value):
+            return False
+        if any(first <= start < stop for first, stop in self.apart):
+            return False
+        units = self.rows.group("unit")
+        if last.field in units and units[last.field].match(self.text, end):
+            return True
+        if any(unit.match(self.text, end) for unit in units.values()):
+            return False
+        ends = self.rows["list_ends"].match(self.text, end) is not None
+        return back or ends or (not match["loose"] and self.rows["noun"].match(self.text, end) is None)

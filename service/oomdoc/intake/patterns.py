@@ -17,7 +17,7 @@ from typing import Final
 
 from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _FLAGS: Final = {"i": re.IGNORECASE, "a": re.ASCII, "m": re.MULTILINE, "-": re.NOFLAG}
 _NAME: Final = re.compile(r"[a-z0-9_]{1,40}(?:\.[\w.+:-]{1,40})?")

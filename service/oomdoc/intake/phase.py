@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomdoc.evidence import Fact, Failure, Frame, Signal, Span, Statement
-from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import went_well
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 from oomkb.units import GIB
 
 _RE: Final = patterns(__file__)

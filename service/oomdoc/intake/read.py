@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Evidence, Fact, Failure, Outcome, Source, Span
+from oomdoc.evidence import Evidence, Fact, Failure, Message, Outcome, Source, Span, say
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
 from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
@@ -15,15 +15,14 @@ from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
 from oomdoc.intake.failures import Indexed, agreeing, assemble
 from oomdoc.intake.growth import growth_signals
-from oomdoc.intake.kinds import Kind, is_comment, is_config_file, kinds_of
-from oomdoc.intake.lines import Line, distinct, read_lines
+from oomdoc.intake.lines import Kind, Line, distinct, is_comment, is_config_file, kinds_of, read_lines
 from oomdoc.intake.long_texts import is_long, shortened
 from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.outcomes import complaint_of, of_engine_that_runs, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
 from oomdoc.intake.polarity import with_question_marks
-from oomdoc.intake.prose.model_names import PLAIN_NAME
+from oomdoc.intake.prose.models import PLAIN_NAME
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
 from oomdoc.intake.run_figures import figures_of, run_facts
@@ -46,7 +45,6 @@ from oomdoc.intake.supposed import (
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
-from oomdoc.messages import Message, say
 from oomkb.frameworks import ENGINES, PLAIN, find
 from oomkb.units import to_gib
 

@@ -11,7 +11,7 @@ from typing import Final
 from oomdoc.evidence import Failure
 from oomdoc.intake.lines import Line
 from oomdoc.intake.logs import PARSERS
-from oomdoc.intake.logs.base import Parser, Reading, Window
+from oomdoc.intake.logs.rules import Parser, Reading, Window
 from oomdoc.intake.sieve import Sieve, Vocabulary
 
 _MAX_TRIES = 600

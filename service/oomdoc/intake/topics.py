@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Evidence
 from oomdoc.intake.statements.causes import words_of
 from oomkb.errors import OomdocError
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 from oomkb.topics import Topic, topics
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.evidence import Fact, Span
-from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import negated
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.evidence import Fact
-from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line, distinct
+from oomdoc.intake.lines import Kind, Line, distinct
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.hardware import read_hardware, shows_several
 from oomdoc.intake.prose.models import read_called, read_models

@@ -6,10 +6,9 @@ and the caller answers without it.
 
 from __future__ import annotations
 
-from oomdoc.language_model.budget import Budget
 from oomdoc.language_model.client import LanguageModel
 from oomdoc.language_model.connection import from_environment, from_settings
-from oomdoc.language_model.failing import REASONS, Unavailable
+from oomdoc.language_model.failing import REASONS, Budget, Unavailable
 from oomdoc.language_model.replies import Reply, Tool, ToolCall
 
 __all__ = [

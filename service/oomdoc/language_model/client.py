@@ -13,8 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from oomdoc.intake.redact import mask
-from oomdoc.language_model.budget import Budget
-from oomdoc.language_model.failing import Unavailable, breaker_of
+from oomdoc.language_model.failing import Budget, Unavailable, breaker_of
 from oomdoc.language_model.replies import Reply, Tool, json_object, reply_of, streamed
 from oomkb.dataclass import dataclass
 

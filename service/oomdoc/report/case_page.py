@@ -1,17 +1,12 @@
-"""A case record as a page in English or Chinese, each fix with what its witnesses bear out; and as JSON or OSV."""
+"""A case record as a page in English or Chinese, each fix with what its witnesses bear out."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from typing import Final
 
 from oomdoc.report.words import word
-from oomkb.errors import RecordError
-from oomkb.records.case import Affected, Case, Fix, Outcome, Reference
-from oomkb.records.export import case_document, osv
+from oomkb.records.case import Affected, Case, Fix, Outcome, Reference, Standing
 from oomkb.records.taxonomy import definition
-from oomkb.records.witness import Standing
 
 SHOWN_FIXES: Final = 3
 """Fixes of one known case that a report shows."""
@@ -95,32 +90,3 @@ def _affected_lines(item: Affected, language: str) -> list[str]:
     if item.seen:
         lines.append(f"{word('case.seen', language, package=item.package, versions=', '.join(item.seen))}{needs}")
     return lines
-
-
-FORMATS: Final = ("json", "osv", "markdown")
-
-
-def exported(cases: Sequence[Case], format_: str, language: str = "en") -> str:
-    """Cases in one of :data:`FORMATS`: a JSON list, a list of OSV advisories (those with ranges), or one Markdown text.
-
-    :raises RecordError: for another format.
-    """
-    if format_ == "markdown":
-        return "\n".join(case_page(case, language) for case in cases)
-    if format_ not in FORMATS:
-        raise RecordError(f"{format_!r} is no format", where="format", hint=f"one of {', '.join(FORMATS)}")
-    made = map(case_document if format_ == "json" else osv, cases)
-    return json.dumps([one for one in made if one is not None], ensure_ascii=False, indent=2, default=str)
-
-
-def export_case(case: Case, format_: str, language: str) -> str:
-    """One case, as :func:`exported` has it.
-
-    :raises RecordError: for another format, or OSV of a case without affected ranges.
-    """
-    text = exported([case], format_, language)
-    if format_ == "markdown":
-        return text
-    if text == "[]":
-        raise RecordError("names no affected range", where=case.id, hint="export it as json or markdown")
-    return json.dumps(json.loads(text)[0], ensure_ascii=False, indent=2)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from oomdoc.messages import Message
+from oomdoc.evidence import Message
 from oomdoc.report.terminal import new_console, print_heading, text_of
 from oomdoc.report.words import render, word, word_or
 
@@ -35,9 +35,6 @@ def trace_text(
     key = "trace.agrees" if document["agrees"] else "trace.differs"
     console.print()
     console.print(Text(word(key, language, percent=percent), style="bold"))
-    if document["issue"]:
-        console.print()
-        console.print(Text(document["issue"]), soft_wrap=True)
     return text_of(console)
 
 

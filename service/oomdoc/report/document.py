@@ -18,8 +18,7 @@ from oomdoc.diagnosis.result import (
     TensorMatch,
 )
 from oomdoc.diagnosis.run_words import names_of
-from oomdoc.evidence import Evidence, Fact, Failure, Span
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Evidence, Fact, Failure, Message, Span, say
 from oomdoc.report.case_page import standing_words
 from oomdoc.report.estimates import estimate_document
 from oomdoc.report.screen import first_screen

@@ -6,8 +6,8 @@ import re
 from typing import Any, Final
 
 from oomdoc.report.case_page import SHOWN_FIXES
+from oomdoc.report.estimates import fits_sentence, plan_sentence, show_value
 from oomdoc.report.screen import Screen, first_screen
-from oomdoc.report.sentences import fits_sentence, plan_sentence, show_value
 from oomdoc.report.words import word, word_or
 
 _SPECIAL: Final = re.compile(r"([\\`*_\[\]<>#|~])")

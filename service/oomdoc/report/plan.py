@@ -10,8 +10,7 @@ from rich.text import Text
 
 from oomdoc.report import terminal
 from oomdoc.report.document import change_document, plan_document
-from oomdoc.report.estimates import estimate_document
-from oomdoc.report.sentences import change_sentence, plan_sentence, show_value
+from oomdoc.report.estimates import change_sentence, estimate_document, plan_sentence, show_value
 from oomdoc.report.words import inner, render, word
 from oomkb.units import GIB
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import action_key
-from oomdoc.report.sentences import change_sentence, likely, other_sentence, plan_sentence
+from oomdoc.report.estimates import change_sentence, likely, other_sentence, plan_sentence
 from oomdoc.report.words import has, word, word_or
 from oomkb.dataclass import dataclass
 

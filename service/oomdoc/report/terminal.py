@@ -16,8 +16,8 @@ from rich.text import Text
 
 from oomdoc.report.case_page import SHOWN_FIXES
 from oomdoc.report.chart import largest_terms, stacked_bar
+from oomdoc.report.estimates import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.screen import Screen, first_screen
-from oomdoc.report.sentences import change_sentence, fits_sentence, likely, plan_sentence, show_value
 from oomdoc.report.words import inner, word, word_or
 
 _BAR_WIDTH: Final = 40

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from oomdoc.store import retention, schema
 from oomdoc.store.engine import migrate, open_engine
-from oomdoc.store.rows import Conflict, DiagnosisRow, StoredCase, StoredDiagnosis, StoreDown, StoredResponse
+from oomdoc.store.schema import Conflict, DiagnosisRow, StoredCase, StoredDiagnosis, StoreDown, StoredResponse
 
 __all__ = [
     "Conflict",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oomdoc.comparison import Compared
 from oomdoc.diagnosis.forms import host_is_short, job_fits
+from oomdoc.planner import Compared
 from oomdoc.report.estimates import served_document, without_cache
 from oomkb.units import GIB
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from oomdoc.job_schema import job_schema
+from oomdoc.stated import job_schema
 
 Language = Literal["en", "zh"]
 Detail = Literal["short", "full"]

@@ -101,7 +101,7 @@ def compare(
     progress: Progress = _silent,
 ) -> forms.Comparison:
     """Price jobs side by side: peak, whether each fits, host memory, relative speed, and the fastest that fits."""
-    from oomdoc.comparison import compare as run
+    from oomdoc.planner import compare as run
     from oomdoc.report.words import render
 
     if not 1 <= len(jobs) <= _MAX_JOBS:
@@ -164,7 +164,7 @@ def fix(
 ) -> forms.Fixed:
     """Write job fields into a file in its own framework's keys; comments, order and all other lines stay."""
     from oomdoc.intake.configs import patch
-    from oomdoc.report.sentences import not_written
+    from oomdoc.report.estimates import not_written
 
     done = patch(text, filename=filename or "input", framework=framework, changes=stated_fields(fields))
     if done.error and not done.unplaced:

@@ -10,7 +10,7 @@ from typing import Any, Final, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from oomdoc.job_schema import job_fields
+from oomdoc.stated import job_fields
 from oomdoc.tools.functions import ALL, Progress
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError

@@ -5,7 +5,6 @@ Importing this package loads no torch; :func:`compare` does, and raises where th
 
 from __future__ import annotations
 
-from oomdoc.tracing.comparing import Comparison, Row, compare
-from oomdoc.tracing.traceable import Traceable, traceable
+from oomdoc.tracing.comparing import Comparison, Row, Traceable, compare, traceable
 
 __all__ = ["Comparison", "Row", "Traceable", "compare", "traceable"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.diagnosis.fixes._job import feature_of
+from oomdoc.diagnosis.fixes._remedy import feature_of
 from oomkb.frameworks import FRAMEWORKS, has, line
 from oomkb.frameworks.declared import records
 from oomkb.memory.job import Job

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from oomkb.records.case import Standing, Witness, standing_of, status_of
 from oomkb.records.rules import check_sum
 from oomkb.records.taxonomy import STATUSES
-from oomkb.records.witness import Standing, Witness, standing_of, status_of
 
 WORKED = Witness("reporter-tried", result="worked", ref="r")
 IN_VAIN = Witness("reporter-tried", result="in-vain", ref="v")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oomkb.retrieval.boilerplate import telling
+from oomkb.retrieval.text import telling
 
 MESSAGE = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {tried}. GPU 0 has a total capacity of 23.64 GiB of which"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oomkb.records.case import Case
-from oomkb.retrieval.fusion import with_likely_cause
+from oomkb.retrieval.search import with_likely_cause
 
 
 def case(identifier: str) -> Case:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oomkb.records.loader import load_cases
-from oomkb.retrieval.signatures import matched
+from oomkb.retrieval.documents import matched
 
 HERE = Path(__file__).parent / "ordinary"
 FAMILIES = (

@@ -30,7 +30,7 @@ def test_a_signature_that_every_case_has_decides_nothing(model, cases):
     from dataclasses import replace
 
     from oomkb.records.case import Signature
-    from oomkb.retrieval.signatures import matched
+    from oomkb.retrieval.documents import matched
 
     everywhere = [replace(c, signatures=(Signature(text="CUDA out of memory"),)) for c in cases]
     assert {round(decides, 6) for decides, _ in matched("CUDA out of memory", everywhere).values()} == {0.0}

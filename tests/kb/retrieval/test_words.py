@@ -5,8 +5,7 @@ import pytest
 from oomkb.records.taxonomy import CAUSES
 from oomkb.retrieval.documents import causes, query_words
 from oomkb.retrieval.lexical import build_lexical, open_lexical
-from oomkb.retrieval.text import search_words, stem
-from oomkb.retrieval.translation import bilingual, gloss, widened
+from oomkb.retrieval.text import bilingual, gloss, search_words, stem, widened
 
 
 def test_identifiers_are_kept_whole_and_in_parts():

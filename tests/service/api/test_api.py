@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from oomdoc.api.app import create_app
-from oomdoc.api.corpus import Corpus
+from oomdoc.api.app import Corpus, create_app
 from oomdoc.settings import Settings
 
 LOG = (

@@ -16,7 +16,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from oomdoc.api.app import create_app
-from oomdoc.api.limits import Buckets
+from oomdoc.api.guard import Buckets
 from oomdoc.settings import Settings
 
 LOG = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB"
@@ -380,7 +380,7 @@ def test_wrong_keys_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_caller_does_not_take_every_place() -> None:
-    from oomdoc.api.limits import Gate
+    from oomdoc.api.guard import Gate
 
     gate = Gate(10, 4)
     assert [gate.enter("a") for _ in range(6)] == [True] * 4 + [False] * 2

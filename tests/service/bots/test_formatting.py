@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomdoc.bots.blocks import Dialect, blocks, escaped, pieces
-from oomdoc.bots.packing import packed, utf8
+from oomdoc.bots.message import packed, utf8
 
 PLAIN = Dialect(lambda text: text)
 ENTITIES = Dialect(lambda text: text.replace("&", "&amp;").replace("<", "&lt;"))

@@ -8,8 +8,7 @@ import json
 import httpx
 import pytest
 
-from oomdoc.bots.hosts import allowed
-from oomdoc.bots.outgoing import Outgoing
+from oomdoc.bots.outgoing import Outgoing, allowed
 from oomkb.errors import InputError
 
 HOSTS = {"hooks.slack.com", ".dingtalk.com"}

@@ -13,8 +13,7 @@ from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Failure, Signal, Source, Span
 from oomdoc.intake import read, read_text
 from oomdoc.report.words import render
-from oomkb.memory.job import Job
-from oomkb.memory.job_parts import Assumption
+from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import price
 from oomkb.units import GIB
 

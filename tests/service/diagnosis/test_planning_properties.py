@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from oomdoc.diagnosis.fixes import REMEDIES
-from oomdoc.diagnosis.fixes._job import global_batch
+from oomdoc.diagnosis.fixes._remedy import global_batch
 from oomdoc.diagnosis.planning import Planning, plan
 from oomdoc.diagnosis.planning.changes import plain
 from oomdoc.diagnosis.planning.moves import settable

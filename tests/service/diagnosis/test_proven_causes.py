@@ -8,10 +8,9 @@ import pytest
 
 import oomdoc
 from oomdoc.diagnosis.engine import diagnose
-from oomdoc.diagnosis.planning.frontier import Order, State
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.printed import EngineCache
-from oomdoc.diagnosis.planning.surrogate import Surrogate
+from oomdoc.diagnosis.planning.space import Order, State, Surrogate
 from oomdoc.intake.read import read_text
 from oomkb.memory.job import Job
 

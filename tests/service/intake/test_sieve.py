@@ -14,7 +14,7 @@ from oomdoc.evidence import Source
 from oomdoc.intake.lines import read_lines
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 from oomdoc.intake.sieve.__main__ import expressions
-from oomdoc.intake.sieve.derive import literals_of
+from oomdoc.intake.sieve.sieve import literals_of
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from oomdoc.intake.read import prepared
 from oomdoc.language_model import LanguageModel
 from oomdoc.language_model.reader import questions_of, reading_by, taken
 from oomdoc.language_model.reader.asking import INSTRUCTION_TOKENS, PARTS, instructions
+from oomdoc.language_model.reader.claims import causes, fact_keys, outcomes, value_of
 from oomdoc.language_model.reader.passage import estimated_tokens
-from oomdoc.language_model.reader.values import value_of
-from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes
 from oomkb.retrieval.model_files import find_model
 
 REPORT = """I fine-tune a model of ours with seven billion weights on two rented cards and it dies in the loss.

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from oomdoc.job_schema import example_job, job_fields, job_schema
+from oomdoc.stated import example_job, job_fields, job_schema
 from oomdoc.tools import TOOLS, tool_named
 from oomkb.errors import InputError, JobError, OomdocError
 from oomkb.memory.job import Job

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from oomdoc.tracing import Comparison, Row, compare, traceable
+from oomdoc.tracing import compare, traceable
 from oomkb.errors import CatalogError, InputError, JobError
 from oomkb.memory.job import Job
 
@@ -102,27 +102,12 @@ def test_the_estimate_agrees_with_a_real_step(changes: dict[str, object]) -> Non
     needs_trace()
     found = compare(Job.from_document({**JOB, **changes}))
     rows = {row.name: row for row in found.rows}
-    assert found.agrees, found.issue()
+    assert found.agrees, found.rows
     assert abs(rows["peak"].difference) < 0.01
     assert rows["peak"].traced_gib == pytest.approx(
         max(rows[n].traced_gib for n in ("forward", "backward", "step")), abs=1e-3
     )
     assert found.params == found.estimate.params
-
-
-@pytest.mark.slow
-def test_a_difference_becomes_an_issue() -> None:
-    needs_trace()
-    found = compare(Job.from_document(JOB))
-    wrong = Row("backward", 2 * found.rows[0].traced_gib, found.rows[0].traced_gib)
-    told = Comparison(found.traceable, found.estimate, found.measured, (*found.rows, wrong), found.versions)
-    assert not told.agrees
-    text = told.issue()
-    assert text.splitlines()[0].startswith("# Memory model: llama, backward estimated")
-    row = json.loads(text.split("```json\n")[1].split("\n```")[0])
-    assert row["job"]["seq_len"] == 512
-    assert row["measured"]["allocated_gib"] == found.measured["allocated_gib"]
-    assert told.document()["issue"] == text
 
 
 @pytest.mark.slow

@@ -8,14 +8,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.errors import JobError
+from oomkb.errors import JobError, Note, note
 from oomkb.memory.families.encoder_decoder import is_pair, pair_config
-from oomkb.memory.families.experts import expert_fields
-from oomkb.memory.families.family import DECODERS, FAMILIES, UNKNOWN, Family
-from oomkb.memory.families.layer_deviations import ATTENTION_FREE, gate_of, layer_extra
-from oomkb.memory.families.layer_kinds import mixers_of
+from oomkb.memory.families.family import ATTENTION_FREE, DECODERS, FAMILIES, UNKNOWN, Family, gate_of, layer_extra
+from oomkb.memory.families.layer_kinds import expert_fields, mixers_of
 from oomkb.memory.names import ACTS, NAMES, of, text_config
-from oomkb.notes import Note, note
 
 _LAYERS_LIMIT: Final = 4_096
 """Layers are listed one by one; the deepest model known has 126, scaling studies some thousand."""

@@ -11,8 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from oomdoc.api.bodies import CaseBody
-from oomdoc.api.idempotency import once
-from oomdoc.api.work import Work
+from oomdoc.api.work import Work, once
 from oomdoc.intake.redact import masked_text
 from oomdoc.store.store import Conflict, StoreDown
 from oomkb.errors import RecordError
@@ -46,7 +45,7 @@ async def case(cause: str, slug: str) -> dict[str, Any]:
 
     def run() -> dict[str, Any]:
         from oomdoc.casework import found
-        from oomkb.records.export import case_document
+        from oomkb.records.case import case_document
 
         try:
             return case_document(found(f"{cause}/{slug}"))

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import Connection
 
 from oomdoc.api.bodies import FeedbackBody
-from oomdoc.api.idempotency import once
-from oomdoc.api.work import Work
+from oomdoc.api.work import Work, once
 from oomdoc.intake.redact import masked_text
 
 router = APIRouter(prefix="/v1", tags=["knowledge"])

@@ -9,7 +9,7 @@ from typing import Final
 from oomdoc.diagnosis.features.sizes import bucket
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.frameworks import ENGINES
 from oomkb.memory.setting import PREFERENCE
 

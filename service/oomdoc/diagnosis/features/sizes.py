@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import Feature, TensorMatch
 from oomdoc.diagnosis.view import View
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
 from oomkb.units import GIB, MIB
 
 _REQUEST_ENDS: Final = {

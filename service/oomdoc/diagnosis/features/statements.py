@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.cases import Vote
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
 
 _QUOTE_CHARACTERS = 90
 _MIN_DEVIATION = 0.5

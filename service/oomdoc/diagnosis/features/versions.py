@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.regressions import applies, range_of
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.catalog import gpus
 
 _FITS_PLAINLY: Final = 0.85

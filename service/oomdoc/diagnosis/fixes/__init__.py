@@ -15,7 +15,6 @@ from oomdoc.diagnosis.fixes import (
     hardware,
     helper_models,
     host_memory,
-    parallel,
     serving,
     sharding,
     steps,
@@ -26,7 +25,7 @@ from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant
 
 __all__ = ["REMEDIES", "Context", "Remedy", "Variant"]
 
-_MODULES: Final = (batch, hardware, helper_models, host_memory, parallel, serving, sharding, steps, weights)
+_MODULES: Final = (batch, hardware, helper_models, host_memory, serving, sharding, steps, weights)
 _CODED: Final = (item for module in _MODULES for item in vars(module).values() if isinstance(item, Remedy))
 
 REMEDIES: Final[tuple[Remedy, ...]] = tuple(sorted(chain(_CODED, declared()), key=attrgetter("name")))

@@ -25,10 +25,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes import _job
-from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant, arguments_line
+from oomdoc.diagnosis.fixes._remedy import Context, Remedy, Variant, arguments_line, data_parallel, is_rl
 from oomdoc.diagnosis.fixes.hardware import has_bitsandbytes, has_cuda
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.errors import CatalogError
 from oomkb.frameworks import ENGINES
 from oomkb.frameworks import line as line_of
@@ -38,9 +37,9 @@ from oomkb.tables import read_table
 
 _FILE: Final = Path(__file__).with_name("settings.toml")
 _ASKED: Final[Mapping[str, Callable[[Job, Context], Any]]] = {
-    "data_parallel": lambda job, context: _job.data_parallel(job),
+    "data_parallel": lambda job, context: data_parallel(job),
     "model_parallel": lambda job, context: model_parallel(job),
-    "rl": lambda job, context: _job.is_rl(job),
+    "rl": lambda job, context: is_rl(job),
     "engine": lambda job, context: context.framework in ENGINES,
     "context.cause": lambda job, context: next(iter(context.causes), None),
 }

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import is_rl
-from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy
-from oomdoc.messages import say
+from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, is_rl, remedy
+from oomdoc.evidence import say
 from oomkb.memory.job import Job
 
 _PER_TOKEN: Final = ("logits", "activations", "attention", "recomputed")

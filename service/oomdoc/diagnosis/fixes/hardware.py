@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import world_size
-from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
-from oomdoc.messages import say
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy, world_size
+from oomdoc.evidence import say
 from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import is_lora, world_size
-from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
-from oomdoc.messages import say
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_lora, remedy, world_size
+from oomdoc.evidence import say
 from oomkb.memory.job import ExtraModel, Job
 
 _FROZEN: Final = ("reference", "reward", "teacher")

@@ -10,8 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED
-from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
+from oomdoc.diagnosis.fixes._remedy import DEEPSPEED, Context, Variant, remedy
 from oomdoc.diagnosis.fixes._remedy import step as any_step
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomkb.frameworks import line as line_of

@@ -8,7 +8,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomdoc.diagnosis.fixes.hardware import has_cuda
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.frameworks import has
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job

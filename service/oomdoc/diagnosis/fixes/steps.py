@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import DEEPSPEED, is_lora, is_preference, world_size
-from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy, step
+from oomdoc.diagnosis.fixes._remedy import (
+    DEEPSPEED,
+    Context,
+    Safety,
+    Variant,
+    is_lora,
+    is_preference,
+    remedy,
+    step,
+    world_size,
+)
 from oomdoc.diagnosis.fixes.host_memory import ZERO_FIRST
 from oomdoc.diagnosis.fixes.sharding import launch_line
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
 from oomkb.catalog import gpus
 from oomkb.frameworks import in_range
 from oomkb.frameworks import line as line_of

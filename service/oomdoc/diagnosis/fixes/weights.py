@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.fixes._job import feature_of, half_precision, is_lora, is_serving
-from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, remedy
+from oomdoc.diagnosis.fixes._remedy import (
+    Context,
+    Safety,
+    Variant,
+    feature_of,
+    half_precision,
+    is_lora,
+    is_serving,
+    remedy,
+)
 from oomdoc.diagnosis.fixes.hardware import has_bitsandbytes
 from oomdoc.diagnosis.fixes.helper_models import find, without
 from oomkb.memory.job import Job

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oomdoc.diagnosis.planning.for_diagnosis import plan_for, planning_for
-from oomdoc.diagnosis.planning.largest import largest_of, most_requests, need_with
 from oomdoc.diagnosis.planning.patching import fields_to_write
 from oomdoc.diagnosis.planning.planner import mildest_plan, plan, whatif
-from oomdoc.diagnosis.planning.result import Hardware, Knob, Planning, Table
+from oomdoc.diagnosis.planning.prices import Hardware, Knob, Planning, Table
+from oomdoc.diagnosis.planning.quantities import largest_of, most_requests, need_with
 from oomdoc.diagnosis.planning.table import fits_table
 
 __all__ = [

@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
-from oomdoc.diagnosis.fixes._job import is_serving
+from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.forms import needed_of
-from oomdoc.diagnosis.planning.effort import GOALS, of_moves, of_speed
-from oomdoc.diagnosis.planning.moves import Move, _differs
+from oomdoc.diagnosis.planning.moves import GOALS, Move, _differs, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price, Prices
 from oomdoc.diagnosis.planning.spelling import DASHED, has_keys, key_of, names_of, own_words, spelled, value_of
 from oomdoc.diagnosis.result import Change, SingleFix
+from oomdoc.evidence import Message, say
 from oomdoc.intake.configs.table import DROP
-from oomdoc.messages import Message, say
 from oomkb.frameworks import line, supports
 from oomkb.memory.job import Job
 

@@ -9,24 +9,19 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
-from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.fixes._remedy import Variant
-from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate
+from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
+from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
-from oomdoc.diagnosis.planning.effort import CLASSES, strongest
-from oomdoc.diagnosis.planning.moves import variants_on
+from oomdoc.diagnosis.planning.moves import CLASSES, strongest, variants_on
 from oomdoc.diagnosis.planning.patching import as_spelled, patched
 from oomdoc.diagnosis.planning.planner import plan_with
-from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.planning.printed import context_of
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
-from oomdoc.diagnosis.planning.result import Planning
-from oomdoc.diagnosis.planning.this_run import measured, of_this_run
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
-from oomdoc.diagnosis.run_completion import SPLIT
-from oomdoc.evidence import Evidence
+from oomdoc.diagnosis.view import SPLIT
+from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_of
-from oomdoc.messages import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job

@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._job import is_serving, world_size
-from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_serving, remedy, world_size
 from oomdoc.diagnosis.fixes.hardware import ladder
 from oomdoc.diagnosis.planning.moves import Move, offered, variants_on
-from oomdoc.diagnosis.planning.prices import Price, Prices
-from oomdoc.diagnosis.planning.result import Hardware
+from oomdoc.diagnosis.planning.prices import Hardware, Price, Prices
 from oomdoc.diagnosis.result import Change, Plan
-from oomdoc.messages import say
+from oomdoc.evidence import say
 from oomkb.frameworks import line
 from oomkb.memory.job import Job
 

@@ -1,17 +1,21 @@
-"""Moves: what the remedies offer on a job, and how several are put together into one set of job fields.
+"""Moves: what the remedies offer on a job, how several are put together, and what they cost a person in one number.
 
-Fields that follow from others (accumulation steps, data-parallel size) are settled here, so that every derived job
+One unit is about the annoyance of a change to a config file. Halving the speed costs four; rounding differently one and
+a half; training something else four, and more the further it strays.
+
+Fields that follow from others (accumulation steps, data-parallel size) are filled here, so that every derived job
 keeps the global batch, whichever remedies it combines.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
-from oomdoc.diagnosis.fixes._job import data_parallel, global_batch, is_serving, kinds_of, world_size
+from oomdoc.diagnosis.fixes._remedy import Safety, data_parallel, global_batch, is_serving, kinds_of, world_size
 from oomdoc.diagnosis.fixes.hardware import suits
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -196,3 +200,91 @@ def without_scores(job: Job, context: Context) -> Move | None:
         return None
     moves = [move for move in offered(job, context) if move.remedy.name == "attention" and not move.needs]
     return min(moves, key=lambda move: move.variant.effort, default=None)
+
+
+_SAFETY_COST: Final = {"same-numbers": 0.0, "changed-numerics": 1.5, "changed-training": 4.0}
+CLASSES: Final = ("same-numbers", "changed-numerics", "changed-training")
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """A kind of plan: what it may touch and what it minds."""
+
+    name: str
+    allowed: frozenset[str]
+    speed_weight: float
+    safety_weight: float
+    hardware: bool = False
+    layout: bool = True
+    """Whether it may change how the job is spread over the GPUs."""
+    only: frozenset[str] = frozenset()
+    """The remedies it may use; empty: all."""
+    without: frozenset[str] = frozenset()
+    """The remedies it may not use."""
+    dear: tuple[str, float] = ("", 1.0)
+    """The remedy whose effort it minds so many times as much: what a server's users would rather keep."""
+
+    def allows(self, move: Move) -> bool:
+        """Whether such a plan may hold this move."""
+        if (self.only and not move.names <= self.only) or self.without & move.names:
+            return False
+        if not self.layout and LAYOUT & set(move.fields):
+            return False
+        classes = {_safety(r, v) for r, v in move.all_parts}
+        return classes <= self.allowed and move.remedy.hardware <= self.hardware
+
+    def within(self, wider: Goal) -> bool:
+        """Whether the other kind minds the same and may use whatever this one may."""
+        same = (self.speed_weight, self.safety_weight, self.hardware, self.dear)
+        return (
+            same == (wider.speed_weight, wider.safety_weight, wider.hardware, wider.dear)
+            and self.allowed <= wider.allowed
+            and self.layout <= wider.layout
+            and (not wider.only or (bool(self.only) and self.only <= wider.only))
+            and wider.without <= self.without
+        )
+
+
+_BATCH: Final = frozenset({"micro-batch"})
+_SHARDING: Final = frozenset({"zero", "fsdp", "hsdp", "distributed-optimizer"})
+_ALL: Final = frozenset(CLASSES)
+GOALS: Final = (
+    Goal("keep-numerics", frozenset({"same-numbers"}), 4.0, 1.0),
+    Goal("keep-batch", frozenset({"same-numbers"}), 4.0, 1.0, without=_BATCH),
+    Goal("smaller-batch", frozenset({"same-numbers"}), 4.0, 1.0, only=_BATCH),
+    Goal("sharded", frozenset({"same-numbers"}), 4.0, 1.0, only=_SHARDING),
+    Goal("keep-layout", frozenset({"same-numbers"}), 4.0, 1.0, layout=False),
+    Goal("keep-hardware", _ALL, 4.0, 1.0),
+    Goal("keep-context", _ALL, 4.0, 0.5, dear=("serving-length", 4.5)),
+    Goal("keep-speed", _ALL, 16.0, 0.6),
+    Goal("more-hardware", frozenset({"same-numbers"}), 2.0, 1.0, hardware=True),
+)
+
+
+def _safety(remedy: Remedy, variant: Variant) -> Safety:
+    return variant.safety or remedy.safety
+
+
+def strongest(classes: Iterable[Safety]) -> Safety:
+    """The class that changes most."""
+    return max(classes, key=CLASSES.index, default="same-numbers")
+
+
+def safety_of(moves: Iterable[Move]) -> Safety:
+    """The strongest class among them."""
+    return strongest(_safety(r, v) for move in moves for r, v in move.all_parts)
+
+
+def of_moves(moves: Iterable[Move], goal: Goal) -> float:
+    """Effort and safety, without speed."""
+    total = 0.0
+    for move in moves:
+        for remedy, variant in move.all_parts:
+            times = goal.dear[1] if remedy.name == goal.dear[0] else 1.0
+            total += times * variant.effort + goal.safety_weight * _SAFETY_COST[_safety(remedy, variant)]
+    return total
+
+
+def of_speed(speed: float, goal: Goal) -> float:
+    """Slowness: nothing where it is as fast as before or faster."""
+    return goal.speed_weight * max(0.0, -math.log2(max(speed, 1e-3)))

@@ -8,21 +8,18 @@ from functools import partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
-from oomdoc.diagnosis.fixes._job import global_batch, is_script, is_serving, world_size
+from oomdoc.diagnosis.fixes._remedy import global_batch, is_script, is_serving, world_size
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, single_fix
-from oomdoc.diagnosis.planning.effort import GOALS, Goal, safety_of
 from oomdoc.diagnosis.planning.hardware import share_that_starts, smallest, spilled
-from oomdoc.diagnosis.planning.largest import largest
-from oomdoc.diagnosis.planning.moves import Move, offered, without_scores
-from oomdoc.diagnosis.planning.prices import Price, Prices
-from oomdoc.diagnosis.planning.result import Hardware, Planning
+from oomdoc.diagnosis.planning.moves import GOALS, Goal, Move, offered, safety_of, without_scores
+from oomdoc.diagnosis.planning.prices import Hardware, Planning, Price, Prices
+from oomdoc.diagnosis.planning.quantities import largest
 from oomdoc.diagnosis.planning.search import Found, Search
-from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.space import Priced, Space, Surrogate
 from oomdoc.diagnosis.planning.spelling import spelled
-from oomdoc.diagnosis.planning.surrogate import Surrogate
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
-from oomdoc.messages import Message, say
+from oomdoc.evidence import Message, say
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.accounts import TUNES
 from oomdoc.diagnosis.fixes import Context
-from oomdoc.diagnosis.fixes._job import is_script, is_serving, world_size
+from oomdoc.diagnosis.fixes._remedy import is_script, is_serving, world_size
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
 from oomdoc.evidence import Evidence, Fact, Frame

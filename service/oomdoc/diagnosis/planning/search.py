@@ -8,19 +8,45 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, combinations, islice
 from typing import TYPE_CHECKING, Final
 
-from oomdoc.diagnosis.fixes._job import is_serving
-from oomdoc.diagnosis.planning.effort import Goal, of_moves, of_speed
-from oomdoc.diagnosis.planning.moves import Move, combined
+from oomdoc.diagnosis.fixes._remedy import is_serving
+from oomdoc.diagnosis.planning.moves import Goal, Move, combined, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price
 from oomdoc.diagnosis.planning.space import Priced, Space
-from oomdoc.diagnosis.planning.subsets import cheapest_sets
 from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from oomdoc.diagnosis.planning.frontier import State
+    from oomdoc.diagnosis.planning.space import State
+
+
+def cheapest_sets(
+    costs: Sequence[float], sizes: Sequence[int], agree: Callable[[int, int], bool]
+) -> Iterator[tuple[int, ...]]:
+    """The sets of these sizes whose members agree pairwise, the cheapest first; members are places in ``costs``.
+
+    Those of one cost come in the order of their members. A hundred alternatives have 180,000 sets of three.
+
+    :param agree: asked once for each pair, and only for those in sets that are looked at.
+    """
+    import numpy as np
+
+    every, most = range(len(costs)), max(sizes)
+    # A set of fewer members is filled up with -1, which the last of ``padded`` has no cost for.
+    filled = ((*chosen, *[-1] * (most - n)) for n in sizes for chosen in combinations(every, n))
+    sets = np.fromiter(chain.from_iterable(filled), dtype=int).reshape(-1, most)
+    padded = np.append(np.asarray(costs, dtype=float), 0.0)
+    total = np.zeros(len(sets))
+    for column in range(most):
+        total += padded[sets[:, column]]
+    agreed = lru_cache(maxsize=None)(agree)
+    for row in np.lexsort((*sets.T[::-1], total)):
+        chosen = tuple(place for place in sets[row].tolist() if place >= 0)
+        if all(agreed(a, b) for a, b in combinations(chosen, 2)):
+            yield chosen
+
 
 _DEPTH: Final = 5
 _NODES: Final = 2000
@@ -122,7 +148,7 @@ class Search:
 
     def _starts(self) -> Iterator[State]:
         """The empty set; for more hardware one set for every other card or number of cards."""
-        from oomdoc.diagnosis.planning.frontier import Order, State
+        from oomdoc.diagnosis.planning.space import Order, State
 
         everything, surrogate = range(len(self.candidates)), self.space.surrogate
         effects = [c.effect for c in self.candidates]
@@ -217,7 +243,7 @@ class Search:
 
     def _greedily(self, rank: Callable[[float, float, float], float], *, enough: bool) -> Found | None:
         """One move after the other, best by ``rank(before, after, pain)``; stops once it fits if that is ``enough``."""
-        from oomdoc.diagnosis.planning.frontier import Order, State
+        from oomdoc.diagnosis.planning.space import Order, State
 
         surrogate = self.space.surrogate
         here = [i for i, candidate in enumerate(self.candidates) if not candidate.move.remedy.hardware]

@@ -6,11 +6,9 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.planning.changes import single_fix
-from oomdoc.diagnosis.planning.effort import safety_of
-from oomdoc.diagnosis.planning.moves import offered
+from oomdoc.diagnosis.planning.moves import offered, safety_of
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
-from oomdoc.diagnosis.planning.prices import Prices
-from oomdoc.diagnosis.planning.result import Knob, Table
+from oomdoc.diagnosis.planning.prices import Knob, Prices, Table
 from oomkb.memory.job import Job
 
 _WANTED: Final = 0.9

@@ -14,7 +14,7 @@ from oomdoc.evidence import Source
 from oomdoc.intake.configs.analysis import Doc, analyse
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm, words
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 LINKS: Final = words(
     "deepspeed deepspeed_config deepspeed_config_file ds_config config_file fsdp_config accelerate_config"

@@ -19,12 +19,12 @@ from oomdoc.intake.configs.named_codecs import CODECS
 from oomdoc.intake.configs.table import DROP, Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag, number
 from oomdoc.intake.configs.wordlist import word_set
-from oomdoc.intake.prose.model_names import looks_like_model
+from oomdoc.intake.prose.models import looks_like_model
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.catalog.models import find
 from oomkb.errors import CatalogError
 from oomkb.frameworks import ENGINES
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 from oomkb.memory.job import Job
 from oomkb.tables import read_table
 from oomkb.units import billions

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact, Source, Span
-from oomdoc.intake.prose.model_names import MODEL_NAME, looks_like_model, tidy_model
-from oomkb.lazy import compiled
+from oomdoc.intake.prose.models import MODEL_NAME, looks_like_model, tidy_model
+from oomkb.kept import compiled
 from oomkb.units import billions
 
 if TYPE_CHECKING:

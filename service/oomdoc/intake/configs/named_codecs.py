@@ -15,8 +15,8 @@ from oomdoc.intake.configs.values import flag, number, whole
 from oomdoc.intake.configs.wordlist import listed, meanings
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, LAUNCHERS, canonical
-from oomkb.lazy import compiled
-from oomkb.memory.vocabulary import normalise
+from oomkb.kept import compiled
+from oomkb.memory.mode import normalise
 
 _DEGREE: Final = compiled(r"([a-z])([0-9]{1,5})")
 _RANGE: Final = compiled(r"list\(range\(([0-9]{1,6}),\s?([0-9]{1,6})\)\)\Z")

@@ -12,7 +12,7 @@ from oomdoc.intake.configs.forms.flags import entries_of_words, parse_shell
 from oomdoc.intake.configs.forms.words import Variable, Word
 from oomdoc.intake.configs.forms.yaml import Block
 from oomdoc.intake.configs.values import as_scalar
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _COMMAND_KEYS: Final = frozenset(
     {"command", "args", "entrypoint", "run", "script", "cmd", "commands", "setup", "extraArgs"}

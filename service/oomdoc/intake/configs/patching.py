@@ -25,7 +25,7 @@ from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.frameworks import LAUNCHERS
-from oomkb.memory.vocabulary import VOCABULARY, normalise
+from oomkb.memory.mode import VOCABULARY, normalise
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 

@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Document, Fact, Inactive, Origin, Recognised, Setting, Source
+from oomdoc.evidence import Conflict, Document, Fact, Inactive, Message, Origin, Recognised, Setting, Source, say
 from oomdoc.intake.agreement import conflict
 from oomdoc.intake.configs.analysis import Doc, analyse, believed, known_as
 from oomdoc.intake.configs.companions import LINKS, named_files, of_name, sourced
@@ -24,8 +24,7 @@ from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
 from oomdoc.intake.notebooks import is_notebook, notebook_text
-from oomdoc.intake.prose.model_names import tidy_model
-from oomdoc.messages import Message, say
+from oomdoc.intake.prose.models import tidy_model
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, LAUNCHERS, has
 

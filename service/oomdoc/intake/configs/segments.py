@@ -12,7 +12,7 @@ from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _NAME: Final = compiled(r"[A-Za-z_][\w.-]{0,100}")
 _FENCE: Final = compiled(r"^[ \t>]{0,12}(`{3,10}|~{3,10})[ \t]{0,8}([\w+-]{0,20})[^\n]{0,200}\n", re.M)

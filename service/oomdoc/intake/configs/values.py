@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _INT: Final = compiled(r"[+-]?[0-9](?:_?[0-9]){0,24}\Z")
 _FLOAT: Final = compiled(

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.logs import tensorflow, torch_cuda
-from oomdoc.intake.logs.base import Parser, Reading, Window
-from oomdoc.intake.logs.rules import parser_of
+from oomdoc.intake.logs.rules import Parser, Reading, Window, parser_of
 
 __all__ = ["PARSERS", "Parser", "Reading", "Window"]
 

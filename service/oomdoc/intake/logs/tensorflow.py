@@ -6,7 +6,7 @@ import re
 from math import prod
 from typing import Final
 
-from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
+from oomdoc.intake.logs.rules import Parser, Reading, Window, failure, signal
 
 _OOM: Final = re.compile(
     r"OOM when allocating tensor (?:with|of) shape\s?\[(?P<shape>[\d,]{1,120})\](?: and type (?P<ty"

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from oomdoc.intake.logs.base import Parser, Reading, Window, failure, signal
+from oomdoc.intake.logs.rules import Parser, Reading, Window, failure, signal
 from oomdoc.intake.numbers import SQUEEZED_SIZE, to_bytes
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _S: Final = SQUEEZED_SIZE
 _HEAD: Final = compiled(

@@ -4,7 +4,6 @@ One file ``<id>.toml`` a kind of outcome; :mod:`rows` reads and checks them, :mo
 """
 
 from oomdoc.intake.outcomes.decide import complaint_of, failure_of, is_asserted, outcome_of
-from oomdoc.intake.outcomes.rows import Row, row_of, rows
-from oomdoc.intake.outcomes.running import of_engine_that_runs
+from oomdoc.intake.outcomes.rows import Row, of_engine_that_runs, row_of, rows
 
 __all__ = ["Row", "complaint_of", "failure_of", "is_asserted", "of_engine_that_runs", "outcome_of", "row_of", "rows"]

@@ -8,8 +8,7 @@ from typing import Final
 
 from oomdoc.evidence import Failure, Outcome, Signal
 from oomdoc.intake.asked import asked_in
-from oomdoc.intake.kinds import Kind
-from oomdoc.intake.lines import Line
+from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phase import phase_of_frames

@@ -18,10 +18,10 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import to_tokens, typed
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
-from oomdoc.intake.prose.model_names import PLAIN_NAME, tidy_model
+from oomdoc.intake.prose.models import PLAIN_NAME, tidy_model
 from oomkb.dataclass import dataclass
-from oomkb.lazy import compiled
-from oomkb.toml_files import read_toml
+from oomkb.kept import compiled
+from oomkb.tables import read_toml
 from oomkb.units import billions
 
 _RE: Final = patterns(__file__)

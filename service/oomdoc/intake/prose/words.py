@@ -19,7 +19,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import denied, doubt, is_need_asked, negated
 from oomdoc.intake.sieve import Expression, Sieve, Vocabulary, candidates
 from oomkb.dataclass import dataclass
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 
 _RE: Final = patterns(__file__)
 _OFFLOADS: Final = _RE.sieved("offloads")

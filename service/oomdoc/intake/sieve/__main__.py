@@ -11,8 +11,7 @@ from typing import Final
 
 from oomdoc.intake import phase
 from oomdoc.intake.patterns import Patterns
-from oomdoc.intake.sieve.derive import literals_of
-from oomdoc.intake.sieve.expression import TABLE, Expression, key_of
+from oomdoc.intake.sieve.sieve import TABLE, Expression, key_of, literals_of
 from oomdoc.intake.signs import schema
 
 _PACKAGE: Final = "oomdoc.intake"

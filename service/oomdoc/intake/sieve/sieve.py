@@ -2,16 +2,249 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from functools import cache
+from hashlib import blake2b
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from oomdoc.intake.sieve.expression import Expression
-from oomdoc.intake.sieve.vocabulary import Vocabulary
+from oomkb.kept import compiled
 
 if TYPE_CHECKING:
     import re
 
     from oomdoc.intake.lines import Line
+
+
+_MIN_CHARS: Final = 2
+"""Characters that a literal of ASCII must have to be worth looking for."""
+_MAX_LITERALS: Final = 256
+"""Literals of one expression: with more of them, the search for one is no cheaper than the expression."""
+_MAX_RUNS: Final = 16
+"""Spellings of one stretch that are told apart (``grad accum``, ``grad_accum``, ``gradient accum``...)."""
+_REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
+_NOTHING: Final[frozenset[str]] = frozenset()
+_NOTHING_YET: Final = frozenset({""})
+
+
+def literals_of(pattern: str, flags: int) -> tuple[str, ...]:
+    """Literals in lower case, one of which every matching text holds in lower case; empty where none can be named.
+
+    The expression is taken apart by the parser of the standard library; should that be missing, nothing is named.
+    """
+    try:
+        parser = import_module("re._parser")
+    except ImportError:
+        return ()
+    found = _of_sequence(parser.parse(pattern, flags))
+    searchable = (
+        bool(found) and len(found) <= _MAX_LITERALS and all(_weight(literal) >= _MIN_CHARS for literal in found)
+    )
+    return tuple(sorted(found)) if searchable else ()
+
+
+def _weight(literal: str) -> int:
+    """How telling a literal is: a Chinese character counts as much as two letters."""
+    return sum(1 if c < "\x80" else 2 for c in literal.strip())
+
+
+def _value(literals: frozenset[str]) -> int:
+    """Telling ones are good, and so are few."""
+    least = min(min(_weight(literal), 5) for literal in literals)
+    return 8 * least - len(literals) - (1000 if least < _MIN_CHARS else 0)
+
+
+def _fewest(literals: frozenset[str]) -> frozenset[str]:
+    """Without those that contain another one."""
+    return frozenset(a for a in literals if not any(b in a and b != a for b in literals))
+
+
+def _best(candidates: Iterable[frozenset[str]]) -> frozenset[str]:
+    return max((_fewest(c) for c in candidates), key=_value, default=_NOTHING)
+
+
+def _of_sequence(items: Sequence[Any]) -> frozenset[str]:
+    """Of everything that must be there one after the other, the most telling."""
+    candidates: list[frozenset[str]] = []
+    run, plain = _NOTHING_YET, ""
+    for item in items:
+        texts = _texts(item)
+        if str(item[0]) == "ASSERT":
+            candidates.append(_of_item(item))
+        if texts is not None and len(texts) == 1:
+            plain += next(iter(texts))
+        else:
+            candidates.append(frozenset({plain}))
+            plain = ""
+        longer = frozenset(a + b for a in run for b in texts) if texts is not None else _NOTHING
+        if texts is not None and len(longer) <= _MAX_RUNS:
+            run = longer
+            continue
+        candidates += [run, _of_item(item)]
+        run = texts or _NOTHING_YET
+    candidates += [run, frozenset({plain})]
+    return _best(c for c in candidates if c and "" not in c)
+
+
+def _texts(item: Any) -> frozenset[str] | None:
+    """Everything that an item can match, in lower case, where that is a handful of texts."""
+    name, value = str(item[0]), item[1]
+    if name == "LITERAL":
+        return frozenset({chr(value).lower()})
+    if name == "IN":
+        return _letters(value)
+    if name in ("AT", "ASSERT_NOT", "ASSERT"):
+        return frozenset({""})
+    if name == "SUBPATTERN":
+        return _texts_of(value[3])
+    if name == "BRANCH":
+        parts = [_texts_of(branch) for branch in value[1]]
+        return frozenset(t for part in parts for t in part or ()) if None not in parts else None
+    if name in _REPEATS and value[1] == 1:
+        inner = _texts_of(value[2])
+        return inner if inner is None or value[0] else inner | {""}
+    return None
+
+
+def _letters(members: Sequence[Any]) -> frozenset[str] | None:
+    """The letters of a class, where they are few."""
+    out: set[str] = set()
+    for kind, value in members:
+        if str(kind) == "LITERAL":
+            out.add(chr(value).lower())
+        elif str(kind) == "RANGE" and value[1] - value[0] < _MAX_RUNS:
+            out.update(chr(code).lower() for code in range(value[0], value[1] + 1))
+        else:
+            return None
+    return frozenset(out)
+
+
+def _texts_of(items: Sequence[Any]) -> frozenset[str] | None:
+    out: frozenset[str] = frozenset({""})
+    for item in items:
+        texts = _texts(item)
+        if texts is None:
+            return None
+        out = frozenset(a + b for a in out for b in texts)
+        if len(out) > _MAX_RUNS:
+            return None
+    return out
+
+
+def _of_item(item: Any) -> frozenset[str]:
+    name, value = str(item[0]), item[1]
+    if name == "SUBPATTERN":
+        return _of_sequence(value[3])
+    if name == "ATOMIC_GROUP":
+        return _of_sequence(value)
+    if name == "ASSERT":
+        return _of_sequence(value[1])
+    if name in _REPEATS:
+        return _of_sequence(value[2]) if value[0] else _NOTHING
+    if name == "BRANCH":
+        parts = [_of_sequence(branch) for branch in value[1]]
+        return _fewest(frozenset().union(*parts)) if all(parts) else _NOTHING
+    return _letters(value) or _NOTHING if name == "IN" else _NOTHING
+
+
+_DIGITS: Final = str.maketrans("", "", "0123456789")
+_GRAM: Final = 3
+"""Characters of the pieces by which most literals are ruled out."""
+_MAX_CHARACTERS: Final = 200_000
+"""Characters of different words beyond which nothing is ruled out: that is no text that anybody wrote."""
+
+
+@cache
+def _probes_of(literal: str) -> tuple[str, ...]:
+    """The words of a literal without digits, the longest first: what is looked for."""
+    return tuple(sorted(literal.translate(_DIGITS).split(), key=len, reverse=True))
+
+
+class Vocabulary:
+    """The words of some lines, in lower case, without digits (which make every line of a log another one)."""
+
+    __slots__ = ("all", "grams", "text")
+
+    def __init__(self, lowered: Iterable[str]) -> None:
+        joined = "\n".join(lowered).encode("utf-8", "surrogatepass").translate(None, b"0123456789")
+        text = " ".join(set(joined.decode("utf-8", "surrogatepass").split()))
+        self.all = len(text) > _MAX_CHARACTERS
+        """Whether there are so many words that every literal may be among them."""
+        self.text = "" if self.all else text
+        self.grams = frozenset(map("".join, zip(self.text, self.text[1:], self.text[2:], strict=False)))
+
+    def may_hold(self, literal: str) -> bool:
+        """False only where the literal (in lower case) is in none of the lines."""
+        if self.all:
+            return True
+        for probe in _probes_of(literal):
+            if len(probe) >= _GRAM and (probe[:_GRAM] not in self.grams or probe[-_GRAM:] not in self.grams):
+                return False
+            if probe not in self.text:
+                return False
+        return True
+
+
+TABLE: Final = Path(__file__).with_name("literals.json")
+"""Expression (:func:`key_of`) -> literals, one of which each match holds (``python -m oomdoc.intake.sieve``)."""
+_END: Final = 1 << 62
+
+
+def key_of(pattern: str, flags: int) -> str:
+    """The name of an expression in the table of literals."""
+    return blake2b(f"{flags}:{pattern}".encode(), digest_size=8).hexdigest()
+
+
+@cache
+def _table() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(TABLE.read_bytes())
+    return found
+
+
+class Expression:
+    """Stands for ``re.compile(pattern, flags)``.
+
+    ``literals`` (lower case) are such that whatever matches holds one of them in lower case; empty where nothing is
+    known. They stand in a table that ``python -m oomdoc.intake.sieve`` writes; what is not in it is worked out.
+    """
+
+    __slots__ = ("_compiled", "flags", "literals", "pattern")
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self.pattern = pattern
+        self.flags = int(flags)
+        known = _table().get(key_of(pattern, self.flags))
+        self.literals: tuple[str, ...] = literals_of(pattern, self.flags) if known is None else tuple(known)
+        self._compiled: re.Pattern[str] | None = None
+
+    def compiled(self) -> re.Pattern[str]:
+        """The compiled expression."""
+        if self._compiled is None:
+            self._compiled = compiled(self.pattern, self.flags)
+        return self._compiled
+
+    def may_match(self, lowered: str) -> bool:
+        """Whether a text (given in lower case) holds one of the literals."""
+        for literal in self.literals:
+            if literal in lowered:
+                return True
+        return not self.literals
+
+    def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
+        """As of a compiled expression."""
+        return (self._compiled or self.compiled()).search(text, start, min(end, len(text)))
+
+    def match(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
+        """As of a compiled expression."""
+        return (self._compiled or self.compiled()).match(text, start, min(end, len(text)))
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """As of a compiled expression."""
+        return (self._compiled or self.compiled()).finditer(text)
+
 
 Row = TypeVar("Row")
 

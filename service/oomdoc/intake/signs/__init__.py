@@ -8,6 +8,6 @@ refuses one that breaks its own examples.
 
 from __future__ import annotations
 
-from oomdoc.intake.signs.reading import read_signs
+from oomdoc.intake.signs.schema import read_signs
 
 __all__ = ["read_signs"]

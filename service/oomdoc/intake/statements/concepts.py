@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from oomkb.lazy import compiled
-from oomkb.toml_files import read_toml
+from oomkb.kept import compiled
+from oomkb.tables import read_toml
 
 _TOKEN: Final = compiled(
     r"910b\d?|v\d{1,3}(?:\.\d{1,4}){1,3}|[a-z]{1,40}(?:'[a-z]{1,3})?\d{0,4}[a-z]{0,3}"

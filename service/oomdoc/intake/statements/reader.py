@@ -13,7 +13,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.statements.concepts import features_of
 from oomdoc.intake.statements.sentences import Sentence, parts_of, sentences_of
 from oomkb.dataclass import dataclass
-from oomkb.toml_files import read_toml
+from oomkb.tables import read_toml
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +105,7 @@ _CHARACTERS: Final = 20_000
 def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> tuple[Statement, ...]:
     """What so many lines of prose say, each statement once, where it is said most surely; in the order of the text.
 
-    :param prose: the lines whose kind is "prose" (:func:`oomdoc.intake.kinds.kinds_of`), without repetitions.
+    :param prose: the lines whose kind is "prose" (:func:`oomdoc.intake.lines.kinds_of`), without repetitions.
     :param least: the lowest probability that is reported.
     """
     parts: list[str] = []

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake.statements import statements
 from oomdoc.language_model.client import Style
+from oomdoc.language_model.reader.claims import FactKey, causes, fact_keys, outcomes
 from oomdoc.language_model.reader.passage import Passage, passage_of
-from oomdoc.language_model.reader.vocabulary import FactKey, causes, fact_keys, outcomes
 from oomkb.dataclass import dataclass
 
 VERSION: Final = "1"

@@ -2,14 +2,238 @@
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
 from typing import Any, Final, Literal, get_args
 
 from oomdoc.evidence import Fact, ModelReading, NamedCause, Outcome, Span, Statement, Withheld
+from oomdoc.intake import read_text
+from oomdoc.intake.numbers import NUMBER, SIZE, read_number, to_bytes
+from oomdoc.intake.outcomes.rows import rows
 from oomdoc.intake.statements import statements
 from oomdoc.language_model.reader.passage import Passage
-from oomdoc.language_model.reader.values import value_of
-from oomdoc.language_model.reader.vocabulary import causes, fact_keys, outcomes
+from oomkb.catalog.gpus import find_all
+from oomkb.dataclass import dataclass
+from oomkb.records.taxonomy import CAUSES
+from oomkb.units import to_gib
+
+__all__ = ["MEMORY", "NOTHING", "Causes", "FactKey", "causes", "fact_keys", "outcomes", "statements"]
+
+FactKind = Literal["size", "fraction", "billions", "whole", "name", "choice", "flag", "list"]
+_FIELDS: Final = frozenset({"kind", "means", "values", "cues"})
+MEMORY: Final[Mapping[str, str]] = {
+    "device-memory": "the card's memory ran out (unified memory of Apple, GB10, Jetson too); also cuBLAS or cuDNN "
+    "ALLOC_FAILED or NOT_INITIALIZED where no other failure is shown",
+    "host-memory": "the machine's memory (RAM) ran out, or the process was killed for it",
+    "shared-memory": "/dev/shm ran out",
+    "engine-refuses": "a server refuses to start: its cache or context does not fit",
+    "memory-use": "nothing failed yet, but too much memory in use is the complaint",
+}
+NOTHING: Final[Mapping[str, str]] = {
+    "question": "nothing failed: a question or a plan",
+    "healthy": "nothing failed: a log of work that goes on or ended well",
+}
+OTHER: Final[Mapping[str, str]] = {
+    "illegal-access": "illegal memory access, CUDA illegal instruction, misaligned address",
+    "segmentation-fault": "SIGSEGV or SIGILL (exit -11, 139, -4)",
+}
+"""Of other failures, those whose name does not say all that they stand for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactKey:
+    """A fact that may be stated."""
+
+    name: str
+    kind: FactKind
+    means: str
+    values: tuple[str, ...] = ()
+    cues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """The causes with the rules to choose by."""
+
+    rules: tuple[str, ...]
+    means: Mapping[str, str]
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
+@cache
+def fact_keys() -> Mapping[str, FactKey]:
+    """Every fact by name.
+
+    :raises ValueError: where ``facts.toml`` breaks the schema; says where.
+    """
+    found = {}
+    for name, row in _table("facts.toml").items():
+        if not {"kind", "means"} <= row.keys() <= _FIELDS or row["kind"] not in get_args(FactKind):
+            raise ValueError(f"facts.toml: {name}: {sorted(row)}")
+        if (row["kind"] in ("choice", "list")) != bool(row.get("values")):
+            raise ValueError(f"facts.toml: {name}: values go with choice and list")
+        values, cues = tuple(row.get("values", ())), tuple(row.get("cues", ()))
+        found[name] = FactKey(name, row["kind"], row["means"], values, cues)
+    return found
+
+
+@cache
+def causes() -> Causes:
+    """The causes and rules.
+
+    :raises ValueError: where ``causes.toml`` does not define exactly the taxonomy's causes.
+    """
+    table = _table("causes.toml")
+    if table["causes"].keys() != CAUSES.keys():
+        raise ValueError(f"causes.toml: {sorted(table['causes'].keys() ^ CAUSES.keys())}")
+    return Causes(tuple(table["rules"]), table["causes"])
+
+
+@cache
+def outcomes() -> Mapping[str, str]:
+    """What may have happened -> in words; empty words where the name says it."""
+    other = {row.id: OTHER.get(row.id, "") for row in rows() if row.kind == "other"}
+    return {**MEMORY, **NOTHING, **other, "trouble": "something fails, and the text does not say what"}
+
+
+_SIZE: Final = re.compile(SIZE, re.IGNORECASE)
+_NUMBER: Final = re.compile(NUMBER)
+_DECIMAL: Final = re.compile(r"(?<![\w.])\d{0,4}\.?\d{1,6}(?:\s{0,2}%)?")
+_DIGITS: Final = re.compile(r"\d{1,12}")
+_BILLIONS: Final = re.compile(
+    r"(?<![\d.])(\d{1,5}(?:\.\d{1,3})?)\s?(B(?![A-Za-z])|b(?![A-Za-z])|billion|M(?![A-Za-z])|million|亿)"
+)
+_PRODUCT: Final = re.compile(r"(\d{1,4})\D{1,24}?(\d{1,4})")
+_VISIBLE: Final = re.compile(r"VISIBLE_DEVICES[=: \"']{1,4}(\d{1,3}(?:\s?,\s?\d{1,3}){0,127})")
+_ONE: Final = re.compile(r"(?<![a-z])(?:an?|one|single|my|the)(?![a-z])|单|一", re.IGNORECASE)
+_SEVERAL: Final = re.compile(r"\d\s?[x×*]|[x×*]\s?\d|(?:gpu|card|node|server|machine)s|\d\s?[张块卡台]", re.IGNORECASE)
+"""Of a quote that names a card without any of these, one card is meant."""
+_SAME: Final = 0.08
+"""How far a claimed size may lie from the one in the quote: GB and GiB are often taken for each other."""
+_LONGEST_NAME: Final = 160
+_ALIKE: Final = frozenset(
+    {("seq_len", "max_model_len"), ("max_model_len", "seq_len"), ("gpu_count", "tp"), ("tp", "gpu_count")}
+)
+"""(claimed, read) facts that one number may state."""
+
+
+def value_of(key: FactKey, claimed: str, quote: str) -> Any:
+    """The value, or ``None`` where the quote does not hold it, or where oomdoc's readers see another fact in it.
+
+    :param quote: as it stands in the text.
+    """
+    claimed = claimed.strip()
+    if not _speaks_of(key, quote):
+        return None
+    if key.kind in ("size", "fraction", "billions", "whole"):
+        return _number(key, claimed, quote)
+    if key.kind == "name":
+        return _name(claimed, quote)
+    plain = claimed.lower()
+    if key.kind == "choice":
+        return plain if plain in key.values else None
+    if key.kind == "flag":
+        return {"true": True, "false": False}.get(plain)
+    named = [part.strip(" []\"'") for part in plain.split(",")]
+    return sorted(set(named)) if named and set(named) <= set(key.values) else None
+
+
+def _speaks_of(key: FactKey, quote: str) -> bool:
+    """Whether one of the key's cues stands in the quote; a count of cards may stand beside a card's name too."""
+    low = quote.lower()
+    named = any(re.search(rf"(?<![a-z]){re.escape(cue)}", low) for cue in key.cues)
+    return named or not key.cues or (key.name == "gpu_count" and bool(find_all(quote)))
+
+
+def _name(claimed: str, quote: str) -> str | None:
+    name = " ".join(claimed.split())
+    whole = " ".join(quote.split())
+    if not 1 < len(name) <= _LONGEST_NAME or not any(c.isalnum() for c in name):
+        return None
+    at = whole.lower().find(name.lower())
+    return whole[at : at + len(name)] if at >= 0 else None
+
+
+def _number(key: FactKey, claimed: str, quote: str) -> float | int | None:
+    wanted = _claimed(key, claimed)
+    if wanted is None:
+        return None
+    own = _own(quote)
+    parsed = [own[key.name]] if key.name in own else []
+    for found in (_held(key, quote), parsed):
+        best = min(found, key=lambda n: abs(n - wanted), default=None)
+        near = best is not None and abs(best - wanted) <= (_SAME * abs(wanted) + 0.02 if key.kind == "size" else 1e-6)
+        if best is None or not near or best < 0:
+            continue
+        if key.name not in own and any(best == value for name, value in own.items() if (key.name, name) not in _ALIKE):
+            return None
+        return int(best) if key.kind == "whole" else round(float(best), 5)
+    return None
+
+
+def _claimed(key: FactKey, claimed: str) -> float | None:
+    """What the model says it is; only used to choose."""
+    size = _SIZE.fullmatch(claimed)
+    if key.kind == "size" and size is not None:
+        return to_gib(to_bytes(size[1], size[2]))
+    try:
+        text = claimed.replace(",", "")
+        if key.kind == "billions":
+            text = text.rstrip("bB ")
+        elif key.kind == "fraction" and text.endswith("%"):
+            return float(text[:-1]) / 100
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) < 1e15 and (key.kind != "whole" or value == int(value)) else None
+
+
+def _held(key: FactKey, quote: str) -> list[float]:
+    """Every number in the quote that may be meant."""
+    if key.kind == "size":
+        sizes = [to_gib(to_bytes(number, unit)) for number, unit in _SIZE.findall(quote)]
+        return [*sizes, sum(sizes)] if len(sizes) > 1 and key.name == "other_process_gib" else sizes
+    if key.kind == "billions":
+        scale = {"m": 1e-3, "亿": 0.1}
+        return [float(number) * scale.get(unit[:1].lower(), 1.0) for number, unit in _BILLIONS.findall(quote)]
+    if key.kind == "fraction":
+        texts = [found[0].replace(" ", "") for found in _DECIMAL.finditer(quote)]
+        values = [float(t[:-1]) / 100 if t.endswith("%") else float(t) for t in texts if t not in (".", "%")]
+        return [v for v in values if 0 < v <= 1]
+    return list(_wholes(key, quote))
+
+
+def _wholes(key: FactKey, quote: str) -> Iterator[float]:
+    plain = quote.replace(",", "") if re.search(r"\d,\d{3}(?!\d)", quote) else quote
+    for found in _DIGITS.finditer(plain):
+        yield float(found[0])
+    for found in _NUMBER.finditer(quote):
+        try:
+            yield read_number(found[0])
+        except ValueError:
+            continue
+        if found[0][-1] in "kK":  # 64k is 65,536 to one person and 64,000 to another
+            yield 1000 * read_number(found[0][:-1].strip())
+    if key.name == "gpu_count":
+        for first, second in _PRODUCT.findall(quote):
+            yield float(first) * float(second)
+        for listed in _VISIBLE.findall(quote):
+            yield float(listed.count(",") + 1)
+        if _ONE.search(quote) or (find_all(quote) and not _SEVERAL.search(quote)):
+            yield 1.0
+
+
+def _own(quote: str) -> dict[str, float]:
+    """The numbers that oomdoc's own readers see in the quote, by what they are of."""
+    facts = read_text(quote).facts.values()
+    return {f.name: float(f.value) for f in facts if isinstance(f.value, int | float) and not isinstance(f.value, bool)}
+
 
 _MAX_CLAIMS: Final = {"causes": 3, "facts": 40, "statements": 16}
 _MIN_QUOTE_CHARS: Final = 4

@@ -11,9 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from oomdoc.messages import Message
-from oomkb.lazy import compiled
-from oomkb.toml_files import read_toml
+from oomdoc.evidence import Message
+from oomkb.kept import compiled
+from oomkb.tables import read_toml
 from oomkb.units import format_gib
 
 __all__ = ["LANGUAGES", "catalogue", "has", "inner", "render", "word", "word_or"]

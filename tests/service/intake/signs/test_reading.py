@@ -5,8 +5,7 @@ import time
 import pytest
 
 from oomdoc.evidence import Frame, Signal, Source, Span
-from oomdoc.intake.kinds import kinds_of
-from oomdoc.intake.lines import read_lines
+from oomdoc.intake.lines import kinds_of, read_lines
 from oomdoc.intake.signs import read_signs
 from oomdoc.intake.signs.schema import Row
 from oomdoc.intake.tracebacks import read_frames

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.values import as_scalar
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _DEPTH: Final = 60
 _BLANK: Final = compiled(r"[\s,]+")

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm, words
 from oomdoc.intake.configs.values import as_scalar
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _PAIR: Final = compiled(
     r"(?<![\w.\-/\\])(-{0,2})([A-Za-z_][\w\-]{1,60}(?:\.[\w\-]{1,60}){0,5})"

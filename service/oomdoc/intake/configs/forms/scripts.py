@@ -9,7 +9,7 @@ from typing import Final
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.forms.words import Command
 from oomdoc.intake.configs.values import as_scalar
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _BATCH: Final = compiled(
     r"^[ \t]{0,8}#SBATCH[ \t]{1,8}(?:--(?P<long>[a-z][a-z-]{1,30})(?:=|[ \t]{1,8})|-(?P<short>[A-Za-z])[ \t]{0,8})"

@@ -15,7 +15,7 @@ from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.values import as_scalar, unquote
 from oomkb.dataclass import dataclass
-from oomkb.lazy import compiled
+from oomkb.kept import compiled
 
 _KEY: Final = compiled(
     r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|([^\s#:,\[\]{}\"'&*!|>%@`][^:#\n\"'{}\[\]]{0,120}?))"
