@@ -318,6 +318,12 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
     )
 
 
+def asked_beside(evidence: Evidence) -> Wanted:
+    """What the questions of a report ask for beside its failure; ``fit`` where they ask for no quantity."""
+    found = (one[0] for one in ROWS["sentence"].finditer(with_question_marks(evidence.prose[:_MAX_CHARACTERS])))
+    return wanted_in("\n".join(found))
+
+
 def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:
     """``field=value`` as written in the words, in order."""
     found = ROWS["pair"].finditer(evidence.prose[:_MAX_CHARACTERS])
