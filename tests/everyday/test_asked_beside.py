@@ -124,3 +124,15 @@ def test_requests_that_wait_are_counted_against_the_printed_cache() -> None:
         "enough KV cache space.\n\nLlama-3.1-8B on an L4 with vLLM. We need about 40 users at once, ~3k tokens each."
     )
     assert "9 requests of 3,072. 40 of them need 122,880" in _text(log)
+
+
+def test_the_longest_that_a_plan_leaves_room_for() -> None:
+    """The engine printed room for 30,000 tokens: what its plan sets is the answer, not what arithmetic has."""
+    report = oomdoc.diagnose(
+        "vllm serve Qwen/Qwen2.5-14B-Instruct --max-model-len 131072 on an A100 40GB:\nValueError: The model's max seq "
+        "len (131072) is larger than the maximum number of tokens that can be stored in KV cache (30000). Try increasing "
+        "`gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.\nwhat is the max context I "
+        "can get?"
+    )
+    length = int(re.search(r"up to ([\d,]+) tokens", report.document()["answers"][0])[1].replace(",", ""))
+    assert 28_000 <= length <= 30_000
