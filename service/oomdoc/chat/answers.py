@@ -12,6 +12,7 @@ from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import Reply, Session, difference
+from oomdoc.chat.sums import held_by, reasons
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
@@ -118,15 +119,19 @@ def changed(
     """What a change does."""
     stands = parts.standing(job, language, text, weighs=False, held=held)
     after = stands.priced
-    if changes:
-        said = [parts.changed_line(changes, language, undone=undone), *notes]
-    else:
-        said = [word("chat.unchanged", language), *notes]
-    if before and after and changes and "objective" not in changes:
-        said.append(parts.versus(before.estimate, after.estimate, language))
-        said += parts.was_assumed(before, changes, language)
-    said += [*stands.said, *parts.asks(job, language)]
-    return Reply(joined(said), changes, job, after.estimate.process_bytes if after else None)
+    verdict, *rest = stands.said or ("",)
+    if not changes:
+        said = [word("chat.unchanged", language), *notes, verdict, *rest]
+        return Reply(joined([*said, *parts.asks(job, language)]), changes, job, _peak(after))
+    told = [parts.changed_line(changes, language, undone=undone)]
+    if before and after and "objective" not in changes:
+        told.append(parts.versus(before.estimate, after.estimate, language))
+    said = [verdict, parts.together(told, language), *notes, *parts.was_assumed(before, changes, language)]
+    return Reply(joined([*said, *rest, *parts.asks(job, language)]), changes, job, _peak(after))
+
+
+def _peak(priced: Priced | None) -> float | None:
+    return priced.estimate.process_bytes if priced is not None else None
 
 
 def adjusted(changes: Mapping[str, Any], before: Job, text: str, language: str) -> list[str]:
@@ -149,11 +154,13 @@ def would(before: Priced | None, job: Job, other: Job, text: str, language: str,
     """What a change would do, without making it; the reply's job and peak are those that it is about."""
     stands = parts.standing(other, language, text, weighs=False, held=held)
     after, changes = stands.priced, difference(job, other)
-    said = [word("chat.would", language, changes=parts.shown_changes(changes, language))]
+    verdict, *rest = stands.said or ("",)
+    told = [word("chat.would", language, changes=parts.shown_changes(changes, language))]
     if before and after and "objective" not in changes:
-        said.append(parts.versus(before.estimate, after.estimate, language))
-    said += [*stands.said, *parts.asks(other, language), word("chat.would-apply", language)]
-    return Reply(joined(said), {}, other, after.estimate.process_bytes if after else None)
+        told.append(parts.versus(before.estimate, after.estimate, language))
+    said = [verdict, parts.together(told, language), *rest]
+    said += [*parts.asks(other, language), word("chat.would-apply", language)]
+    return Reply(joined(said), {}, other, _peak(after))
 
 
 def explained(job: Job, text: str, language: str, *, named: bool = True, held: Collection[str] = ()) -> Reply:
@@ -165,11 +172,22 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
     priced = stands.priced
     if priced is None:
         return Reply(joined([*stands.said, *parts.asks(job, language)]), {}, job)
-    parts_said = _topics(priced, text, language)
-    said = [*_phases(priced, text, language), *parts_said]
-    if named and asked_in(text).wanted != "requests" and not questions.largest_asked(text):
+    why = questions.says(text, "why")
+    parts_said = list(reasons(terms_in(priced, text), priced, language)) if why else _topics(priced, text, language)
+    said = [*([] if why else _phases(priced, text, language)), *parts_said]
+    if stands.compared:
+        return Reply(joined([*stands.said, *(parts_said if why else [])]), {}, job, priced.estimate.process_bytes)
+    sized = asked_in(text).wanted == "requests" or questions.says(text, "largest")
+    if named and not why and not sized:
         said += _named(priced, text, language, beside=bool(parts_said))
     return Reply(joined([*said, *stands.said, *parts.asks(job, language)]), {}, job, priced.estimate.process_bytes)
+
+
+def terms_in(priced: Priced, text: str) -> list[str]:
+    """The terms of the fullest phase that the words name."""
+    held = held_by(priced.estimate)
+    named = [part for topic, pattern in _TOPICS.items() if pattern.search(text) for part in _TERMS[topic]]
+    return [name for name in sorted(held, key=lambda n: -held[n]) if any(part in name for part in named)][:2]
 
 
 def _topics(priced: Priced, text: str, language: str) -> list[str]:

@@ -38,6 +38,12 @@ class Context:
     """Fields that oomdoc has asked for."""
     earlier: tuple[Job, ...] = ()
     """The jobs of the turns before, the latest first."""
+    tried: tuple[Job, ...] = ()
+    """Every run that was priced, in order."""
+    latest: tuple[Mapping[str, Any], ...] = ()
+    """What the latest of them changed."""
+    offered: tuple[Mapping[str, Any], ...] = ()
+    """The alternatives that were set side by side last."""
 
     @cached_property
     def _completed(self) -> Job:

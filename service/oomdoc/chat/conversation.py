@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,7 +12,7 @@ from oomdoc.chat import answers, parts
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.explicit import SENTENCE_WORDS
-from oomdoc.chat.grammar import LONGEST_TURN, Turn, understand
+from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
 from oomdoc.chat.history import context_of, wanted
 from oomdoc.chat.observed import observed, shown_bytes
 from oomdoc.chat.parts import joined
@@ -20,16 +20,17 @@ from oomdoc.chat.prices import price_of, with_world
 from oomdoc.chat.questions import (
     about,
     asks,
-    asks_of_change,
+    asks_for_amount,
     asks_plainly,
-    asks_why,
-    refers,
+    only_asks,
+    says,
     still_fails,
-    suggests,
     topic_of,
 )
 from oomdoc.chat.reading import held_fields, holds_it
-from oomdoc.chat.session import Reply, Session, difference
+from oomdoc.chat.session import Reply, Session, Step, difference
+from oomdoc.chat.side_by_side import side_by_side
+from oomdoc.chat.sums import moved_terms
 from oomdoc.chat.undoing import takes_back, target_of
 from oomdoc.chat.unread import unread_names, unread_numbers
 from oomdoc.chat.views import TOPICS
@@ -39,14 +40,13 @@ from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, fou
 from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import LOCAL, careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
-from oomdoc.evidence import Source
-from oomdoc.intake import read
-from oomdoc.planner import compare
+from oomdoc.evidence import Evidence
+from oomdoc.intake import read_text
+from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.report.words import word
 from oomdoc.stated import following
 from oomkb.errors import JobError, note
 from oomkb.frameworks import ENGINES, supports
-from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
 
@@ -61,57 +61,16 @@ def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
     return Reply(joined(said), {}, session.job, peak)
 
 
-_MAX_ROWS: Final = 8
 _BESIDE: Final = 3
-"""Sentences of a change that stand before the configuration that is asked for with it."""
+"""Sentences that stand before what is asked for beside them."""
 _CONTEXT: Final = "serving.max_model_len"
 _SAME: Final = frozenset({"world", "gpu", "nodes", "serving.kv_dtype"})
 """Fields that are held along with others, which are named."""
 
 
-def compared(setups: Sequence[tuple[Job, Mapping[str, Any]]], job: Job, language: str) -> Reply:
-    """A row a set-up, the first and the latest ones, and the fastest that fits."""
-    named = _distinct(setups, language)
-    now, *found = compare([job, *(setup for _, setup in named)])
-    if now.priced is None:
-        return Reply(word("chat.cannot-price", language, problem=now.problem), {}, job)
-    rows: list[tuple[str, float, Estimate]] = [
-        (name, one.relative_speed, one.priced.estimate)
-        for (name, _), one in zip(named, found, strict=True)
-        if one.priced is not None and one.relative_speed is not None
-    ]
-    lines = [word("chat.speed-head", language)]
-    lines += [
-        "- "
-        + word(
-            "chat.speed-row",
-            language,
-            name=n,
-            speed=f"{s:.2f}",
-            peak_bytes=e.process_bytes,
-            fits=parts.fit_word(e, language),
-        )
-        for n, s, e in rows
-    ]
-    fitting = [row for row in rows if row[2].fits is not False]
-    best = max(fitting, key=lambda row: row[1], default=None)
-    lines.append(word("chat.speed-best", language, name=best[0]) if best else word("chat.speed-none", language))
-    return Reply("\n".join(lines), {}, job, now.priced.estimate.process_bytes)
-
-
-def _distinct(setups: Sequence[tuple[Job, Mapping[str, Any]]], language: str) -> list[tuple[str, Job]]:
-    seen: list[Job] = []
-    rows: list[tuple[str, Job]] = []
-    for index, (setup, changes) in enumerate(setups):
-        if setup not in seen:
-            seen.append(setup)
-            name = parts.shown_changes(changes, language) if index else word("chat.original", language)
-            rows.append((name, setup))
-    return rows if len(rows) <= _MAX_ROWS else [rows[0], *rows[1 - _MAX_ROWS :]]
-
-
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _TO_CHANGE: Final = patterns("conversation")["to_change"]
+_PERCENT: Final = re.compile(r"[(（]\d.*?%[)）]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -124,18 +83,35 @@ def respond(session: Session, text: str) -> tuple[Session, Reply]:
     except JobError as error:
         session = session.refusing(error.where)
         reply = Reply(answers.refused(error, session.language), {}, session.job)
+    session, reply = _once(session, reply)
     return replace(session, asked=wanted(session.job) if session.steps else ()), reply
+
+
+def _once(session: Session, reply: Reply) -> tuple[Session, Reply]:
+    """The reply without what was said before beside the figures; where nothing changes, without remarks alone."""
+    first, *rest = reply.answer.split("\n")
+    if "```" in rest:
+        return session, reply
+    beside = [line for line in rest if not line.startswith("- ")]
+    kept = "" if reply.changed else "GiB"
+    said = [line for line in rest if line not in session.heard or (kept and kept in line)]
+    return replace(session, heard=(*session.heard, *beside)[-_HEARD:]), replace(reply, answer="\n".join([first, *said]))
+
+
+_HEARD: Final = 60
+"""Sentences that are kept so that none is said twice."""
 
 
 def _taken(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
     """:raises JobError: for what no run can have."""
     if not session.steps or is_pasted(text):
         return _describe(session, text, context)
+    text = multiplied(text)
     turn = _on_proposal(session, text, context) or understand(text, session.job, context)
     holds = held_fields(text) or (tuple(turn.changes) if holds_it(text) else ())
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
     session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
-    evidence = read([Source("chat", text)])
+    evidence = read_text(text)
     if tells_of_failure(evidence):
         return _describe(session, text, context)
     seen = shown_bytes(evidence)
@@ -165,15 +141,18 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         )
         reply = replace(reply, answer="\n".join([*reply.answer.split("\n")[:_BESIDE], shown.answer]))
     session = replace(session, about=about(text, turn))
-    why = turn.kind == "ask" and asks_why(text) and not asks_plainly(text)
-    if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic):
+    why = turn.kind == "ask" and says(text, "why") and not asks_plainly(text)
+    if word("chat.as-proposed", session.language) in reply.answer:
+        return session, replace(reply, answer="\n".join(reply.answer.split("\n")[:2]))
+    sized = asks_for_amount(text) and not why
+    if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic and not sized):
         found = concept_asked(text, session.job) or beside(asked_topics(text, session.job))
         own = "" if turn.kind == "off-topic" and found else reply.answer
-        topics = answers.of_topics(found, session.language) or (
-            _moved(session, text) if why and not turn.changes else []
-        )
-        first = (why or concept_asked(text, session.job)) and not answers.names_part(text)
-        reply = replace(reply, answer=joined([*topics, own] if first else [own, *topics]))
+        topics = answers.of_topics(found, session.language)
+        first = concept_asked(text, session.job) and not answers.names_part(text)
+        moved = _moved(session, text) if why and not turn.changes else []
+        lines = [*topics, *moved, *own.split("\n")] if first else [*moved, *own.split("\n"), *topics]
+        reply = replace(reply, answer=joined(lines))
     return session, reply
 
 
@@ -183,8 +162,10 @@ def _on_proposal(session: Session, text: str, context: Context) -> Turn | None:
         return None
     base = with_world(session.job.with_fields(session.proposed))
     turn = understand(text, base, replace(context, job=base, proposed={}))
-    if turn.kind not in ("change", "ask") or not turn.changes:
-        return None
+    alone = turn.kind == "ask" and turn.topic not in TOPICS and not asks_plainly(text)
+    same = "model" in session.proposed or turn.changes.keys() == {"host_gib"} or says(text, "goes_on")
+    if turn.kind not in ("change", "ask") or not (turn.changes or alone) or not same:
+        return None  # it is about the run as it is
     return replace(turn, changes=MappingProxyType({**session.proposed, **turn.changes}))
 
 
@@ -197,9 +178,11 @@ def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, cont
     said = [word("chat.no-effect", session.language, names=list(known))] if known else []
     if still_fails(text):
         priced, _ = price_of(reply.job, session.language)
-        if priced is not None and priced.estimate.fits:
+        if priced is not None and priced.estimate.fits is not False:
             said.append(word("chat.contradicts", session.language))
-    if unknown or numbers:
+    if not turn.changes and any(name.lstrip("-") in session.described for name in (*known, *unknown)):
+        said = [word("chat.as-proposed", session.language)]
+    elif unknown or numbers:
         quoted = [f"“{one}”" for one in (*numbers, *unknown)]
         said.append(word("chat.unread", session.language, parts=quoted))
     if not said:
@@ -209,21 +192,20 @@ def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, cont
 
 
 def _moved(session: Session, text: str) -> list[str]:
-    """What the last change moved, where it is asked why it did and no topic answers; else what holds the memory."""
-    if len(session.steps) < 2 or not asks_of_change(text):
-        priced, _ = price_of(session.job, session.language)
-        return parts.owner(priced.estimate, session.language) if priced is not None else []
+    """What the last change moved and what it left, where it is asked why it did."""
+    if len(session.steps) < 2 or not says(text, "of_change"):
+        return []
     before, after = session.steps[-2:]
     (old, _), (new, _) = (price_of(step.job, session.language) for step in (before, after))
     if old is None or new is None:
         return []
     changes = parts.changed_line(after.changed, session.language)
-    return [changes, parts.versus(old.estimate, new.estimate, session.language)]
+    return [changes, moved_terms(old.estimate, new.estimate, session.language)]
 
 
 def _not_understood(turn: Turn, text: str) -> bool:
     """Neither a change nor a question; a question that names no change is answered from the figures."""
-    asked = text.rstrip().endswith(("?", "？", "吗", "呢"))
+    asked = asks(text) or says(text, "ask")
     known = turn.changes or turn.topic or turn.invented or asked
     return turn.kind == "off-topic" or (turn.kind == "ask" and not known)
 
@@ -248,7 +230,7 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
     from oomdoc.report.report import Report
 
     turn = understand(own_words(text), session.job, context) if len(text) <= LONGEST_TURN else None
-    evidence, fields = read_description(text, turn, session.job, first=not session.steps)
+    evidence, fields = read_description(text, session.job, first=not session.steps)
     asks = evidence.outcome is not None and evidence.outcome.kind == "question"
     if turn is not None and not fields and not evidence.failures:
         if asks and (found := found_topics(evidence, session.job)):
@@ -259,12 +241,20 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
             return _HANDLERS[turn.kind](session, turn, text)
     diagnosis = diagnose(evidence)
     job = with_world(session.job.with_fields(fields) if session.steps else _stated(diagnosis))
+    if job.objective is None and _only_runs(evidence):
+        job = job.with_fields({"objective": "inference"})
     planned = bool(diagnosis.job.planned) or (not diagnosis.careful and careful_job(evidence, job))
     job = job.with_fields({"planned": planned or None})  # what is asked of a run that was told of is a plan
     report = Report(diagnosis, session.language)
     changed = difference(session.job, job)
     reply = answers.described(report, job, changed, session.language)
     return session.then(job, changed).describing(text, reply.answer, configures=bool(evidence.documents)), reply
+
+
+def _only_runs(evidence: Evidence) -> bool:
+    """Whether the words name work in which nothing is trained."""
+    asked = asked_of(evidence, failed=bool(evidence.failures))
+    return asked.serves and not asked.trains
 
 
 def _stated(diagnosis: Diagnosis) -> Job:
@@ -300,6 +290,11 @@ _NOT_LOCAL: Final = frozenset({"awq-int4", "gptq-int4", "fp8"})
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     _check_offered(turn.changes, session.job)
     before, _ = price_of(session.job, session.language)
+    if before is None and session.fresh and any(f.requested_bytes for f in read_text(session.material).failures):
+        again = _describe(session, f"{session.material}\n\n{text}", context_of(session))
+        old, new = (_PERCENT.sub("", told).partition("\n")[0] for told in (session.described, again[1].answer))
+        if old != new:
+            return again  # with what was asked for, another cause is likelier
     job = with_world(session.job.with_fields(turn.changes))
     price_of(job, session.language, strict=True)
     changed = difference(session.job, job)
@@ -321,32 +316,44 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    setups = [(step.job, step.changed) for step in session.steps]
+    jobs = [step.job for step in session.tried]
+    if session.offered and not turn.changes:
+        jobs = [with_world(session.job.with_fields(fields)) for fields in session.offered]
     if turn.changes:
-        other = with_world(session.job.with_fields(turn.changes))
-        setups.append((other, difference(session.job, other)))
-    return session, compared(setups, session.job, session.language)
+        jobs.append(with_world(session.job.with_fields(turn.changes)))
+    return session, side_by_side(jobs, session, text)
 
 
 def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     before, _ = price_of(session.job, session.language)
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
-    if turn.changes and (suggests(text) or not asks_why(text)):
+    if turn.changes and (says(text, "why_not") or not says(text, "why")):
         _check_offered(turn.changes, session.job)
         job = with_world(session.job.with_fields(turn.changes))
         price_of(job, session.language, strict=True)
         if difference(session.job, job):
-            return session.proposing(turn.changes), answers.would(
-                before, session.job, job, text, session.language, session.held
-            )
+            step = Step(job, MappingProxyType(difference(session.job, job)))
+            about = job.with_fields({"gpu": None, "capacity_gib": None}) if says(text, "which_card") else job
+            reply = answers.would(before, session.job, about, text, session.language, session.held)
+            return session.proposing(turn.changes, step), reply
     if turn.topic in TOPICS:
         return session, TOPICS[turn.topic](session, before, text)
-    reply = answers.explained(
-        session.job, text, session.language, named=not turn.changes and turn.topic != "held", held=session.held
-    )
+    if only_asks(text) and session.fresh and read_text(session.material).failures:
+        return session, Reply("\n".join(session.described.split("\n")[:_BESIDE]), {}, session.job)
+    job = session.job.with_fields({"gpu": None, "capacity_gib": None}) if says(text, "which_card") else session.job
+    sides = asked_in(text).alternatives
+    if job.objective == "inference" and any("gpu" in side.fields or "gpus" in side.fields for side in sides):
+        job = job.with_fields({"tp": None, "world": None})  # each is spread over its own cards
+    named = not turn.changes and turn.topic != "held"
+    reply = answers.explained(job, text, session.language, named=named, held=session.held)
+    if sides:
+        jobs = [with_world(session.job.with_fields(side.fields)) for side in sides]
+        steps = [Step(one, difference(session.job, one)) for one in jobs]
+        session = replace(session.trying(*steps), offered=tuple(dict(side.fields) for side in sides))
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
-    lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not answers.names_part(text)
+    known = still_fails(text) or answers.names_part(text) or bool(sides) or says(text, "why") or asks_for_amount(text)
+    lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not known
     return session, answers.not_understood(reply, session.language) if lost else reply
 
 
@@ -366,9 +373,10 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.topic == "dropped":
         session = session.proposing({})
-    if session.steps and turn.kind == "off-topic" and refers(text):
+    if session.steps and turn.kind == "off-topic" and says(text, "refers"):
         reply = answers.explained(session.job, text, session.language, named=False, held=session.held)
-        return session, reply if answers.names_part(text) else answers.not_understood(reply, session.language)
+        known = answers.names_part(text) or still_fails(text)
+        return session, reply if known else answers.not_understood(reply, session.language)
     priced, _ = price_of(session.job, session.language) if session.steps else (None, "")
     return session, small_talk(session, priced, turn.topic if turn.kind == "talk" else "")
 

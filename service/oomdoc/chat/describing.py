@@ -10,17 +10,20 @@ from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
-from oomdoc.chat.grammar import LONGEST_TURN, Turn
+from oomdoc.chat.grammar import LONGEST_TURN
 from oomdoc.chat.session import flat
+from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.known_run import priced_run
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake.asked import asked_of
 from oomdoc.stated import following
 from oomkb.errors import InputError, OomdocError
-from oomkb.frameworks import ENGINES, has
+from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
+from oomkb.memory.setting import ONLINE
 from oomkb.untrusted import json_document
 
+_RE: Final = patterns("describing")
 _MIN_FACTS: Final = 2
 """Facts beside which a job is worth diagnosing without a failure."""
 
@@ -36,15 +39,9 @@ _LOGGED: Final = re.compile(
     r"(?:\[?(?:INFO|WARNING|WARN|ERROR|DEBUG)\b|\[?\d{4}-\d\d-\d\d[ T]|\[rank\d).*$"
 )
 """Lines that a program printed: no words of the person."""
-_WORDED_ALONE: Final = frozenset({"sharding", "sp"})
-"""Fields of which the phrases know words that a question's reader does not."""
-_SPELLED_ALONE: Final = frozenset({"max_pixels"})
-"""Fields that a sentence gives only by a key."""
 _LONGEST_CONFIG: Final = 60_000
 _NAMED_AIM: Final = 0.6
 """Confidence of a word from which it names another work than the conversation's: evaluating is part of training."""
-_NO_TRAINER: Final = frozenset({"transformers", "accelerate", "deepspeed", "unknown"})
-"""Libraries that a trainer that is named is built on, and keys that no reader knows."""
 
 
 def is_pasted(text: str) -> bool:
@@ -68,7 +65,7 @@ def own_words(text: str) -> str:
     return _LOGGED.sub("", text).strip() if _LOGGED.search(text) else text
 
 
-def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> tuple[Evidence, dict[str, Any]]:
+def read_description(text: str, job: Job, *, first: bool) -> tuple[Evidence, dict[str, Any]]:
     """The evidence and the job fields; what only the phrases say is evidence too, so that one job is diagnosed.
 
     :param job: what the conversation has stated before, evidence of the same run.
@@ -79,24 +76,19 @@ def read_description(text: str, turn: Turn | None, job: Job, *, first: bool) -> 
     if config is not None:
         return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
-    if not first and job.framework is not None and not (turn is not None and turn.changes.get("framework")):
+    if not first and job.framework is not None and "framework" not in evidence.facts and not evidence.documents:
         evidence = replace(evidence, framework=job.framework)  # what a message is printed by runs inside it
     if not first:
         kept = {n: f for n, f in evidence.facts.items() if n != "objective" or f.confidence >= _NAMED_AIM}
         evidence = replace(evidence, facts=MappingProxyType(kept))
-    if first and evidence.outcome is not None and evidence.outcome.kind == "question":
-        own = job_fields(evidence)  # as any question is read, but for what is spelled out in keys
-        spelled = read_explicit(text, Context(Job())).fields if turn is not None else {}
-        worded = {n: v for n, v in turn.changes.items() if n in _WORDED_ALONE and v} if turn is not None else {}
-        said = {n: v for n, v in spelled.items() if n in _SPELLED_ALONE} | worded
-        said = {n: v for n, v in said.items() if own.get(n) is None and n not in asked_of(evidence).settings}
-        if said:
-            evidence = read([Source("chat", text)], said)
-        return evidence, own | said
-    fields = _stated(evidence, turn, first=first)
-    if turn is not None:
-        fields.update(read_explicit(text, Context(Job())).named)
+    outcome = evidence.outcome
+    if outcome is not None and outcome.name == "complaint" and not _RE["fails"].search(text):
+        told = replace(outcome, kind="question", name="question", memory=None)
+        evidence = replace(evidence, outcome=told)  # nobody says that anything failed: it is about a run to come
     own = job_fields(evidence)
+    if first and evidence.outcome is not None and evidence.outcome.kind == "question":
+        return evidence, own
+    fields = _stated(text, evidence, own)
     run = flat(job) | _taken_to_be(job)
     known = {n: v for n, v in run.items() if n.partition(".")[0] not in _NOT_EVIDENCE and n not in own}
     said = {n: v for n, v in (known | fields).items() if own.get(n) != v and n not in ("world", "dp")}
@@ -120,21 +112,25 @@ def _taken_to_be(job: Job) -> dict[str, Any]:
 _TAKEN: Final = ("grad_ckpt", "micro_batch", "seq_len", "sharding", "method", "serving.max_model_len")
 
 
-def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, Any]:
-    """Job fields, dotted: intake's, and those of the phrase that intake has not read."""
-    fields = job_fields(evidence)
-    if turn is not None:
-        said = dict(turn.changes) if turn.kind == "change" or first else {}
-        engine = fields.get("framework")
-        if engine in ENGINES and not has(engine, "serving.tp", serving=True):
-            said.pop("tp", None)  # one process lays whole layers on the cards
-        fields.update({k: v for k, v in said.items() if v is not None and not _known(k, fields)})
-        if set(said.get("offload") or ()) > set(fields.get("offload") or ()):
-            fields["offload"] = said["offload"]
-        if fields.get("framework") in _NO_TRAINER and said.get("framework"):
-            fields["framework"] = said["framework"]
-        if fields.get("sharding") == "fsdp" and said.get("sharding") == "fsdp2":
-            fields["sharding"] = "fsdp2"
+def _stated(text: str, evidence: Evidence, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Job fields, dotted: the facts, and the settings that the words name beside them."""
+    fields = dict(own)
+    if len(text) <= LONGEST_TURN:
+        spelled = read_explicit(own_words(text), Context(Job())).fields
+        fields |= {name: value for name, value in spelled.items() if name not in fields}
+    for name, value in asked_of(evidence).settings.items():
+        names = (name, *_ALSO.get(name, ()))
+        if fields.keys().isdisjoint(names) and not any(f.startswith(f"{name}.") for f in fields):
+            fields[name] = value
+    asked = asked_of(evidence)
+    if asked.full and "method" not in fields and fields.get("objective") != "inference":
+        fields["method"] = "full"
+    if asked.length and fields.keys().isdisjoint(("seq_len", "serving.max_model_len", "completion_len")):
+        fields["seq_len"] = asked.length
+    if fields.get("objective") in ONLINE and asked.completion and "completion_len" not in fields:
+        both = asked.request_length or 0
+        fields |= {"completion_len": asked.completion}
+        fields |= {"prompt_len": both - asked.completion} if both > asked.completion else {}
     server, rollout = "serving.gpu_memory_utilization", "rollout.gpu_memory_utilization"
     if fields.get("objective") in ("grpo", "ppo") and server in fields:
         fields.setdefault(rollout, fields.pop(server))
@@ -144,12 +140,6 @@ def _stated(evidence: Evidence, turn: Turn | None, *, first: bool) -> dict[str, 
     if evidence.documents or asked_of(evidence).axes:
         goes_along.pop("tp", None)  # its engine's default, or that of each run which is compared
     return fields | goes_along
-
-
-def _known(name: str, fields: Mapping[str, Any]) -> bool:
-    """A field that intake has read is not read again from the phrase."""
-    names = (name, *_ALSO.get(name, ()))
-    return not fields.keys().isdisjoint(names) or any(f.startswith(f"{name}.") for f in fields)
 
 
 def config_of(text: str) -> dict[str, Any] | None:

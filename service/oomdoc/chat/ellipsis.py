@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.operators import Operator, find_operators
-from oomdoc.chat.phrases import OFF_VALUES, QUANTITIES, WORDS, Quantity
+from oomdoc.chat.phrases import ALONE, OFF_VALUES, QUANTITIES, Quantity
 from oomdoc.chat.wording import patterns, words
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomkb.catalog import gpus
@@ -85,7 +85,7 @@ def fill(turn: str, context: Context) -> dict[str, Any]:
     if latest is not None and latest.field in OFF_VALUES and (found := switched(turn, context)):
         return found
     if latest is not None and not counts and (word := _rest(turn)):
-        for value, spelt in WORDS.get(latest.field, {}).items():
+        for value, spelt in ALONE.get(latest.field, {}).items():
             if spelt.fullmatch(word):
                 return {latest.field: value}
     matches = list(_BARE.finditer(turn))
@@ -163,5 +163,8 @@ _SERVED: Final = ("serving.max_model_len", "serving.concurrency", "gpus")
 
 
 def _recent(context: Context) -> list[Quantity]:
-    names = [_ALIASES.get(r.field, r.field) for r in context.recent]
+    serves = context.job.objective == "inference"
+    recent = [r.field for r in context.recent if serves or not r.field.startswith("serving.")]
+    plain = [name for name in recent if name in _BY_FIELD]
+    names = [*plain, *(_ALIASES.get(name, name) for name in recent)]  # a number that was set comes before a card
     return [_BY_FIELD[n] for n in dict.fromkeys(names) if n in _BY_FIELD]

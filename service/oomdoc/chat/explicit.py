@@ -68,8 +68,6 @@ class Explicit:
     fields: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
     spans: tuple[tuple[int, int], ...] = ()
     refused: JobError | None = None
-    named: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """Those among the fields that were given by a job field's own name and a sign: ``method=full``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,6 @@ def read_explicit(turn: str, context: Context) -> Explicit:
     """What a turn spells out; the first impossible value is kept as a refusal."""
     text = _SPACES.sub(lambda m: "_".join(p for p in m.groups() if p).ljust(len(m[0])), turn)
     found: dict[str, Any] = {}
-    named: dict[str, Any] = {}
     spans: list[tuple[int, int]] = []
     for_tables: list[_Setting] = []
     for setting in _settings(text):
@@ -108,19 +105,18 @@ def read_explicit(turn: str, context: Context) -> Explicit:
             fields = _fields(setting, context)
         except JobError as error:
             if not _by_tables([setting], context.job)[0]:
-                return Explicit(found, (*spans, setting.span), error, named)
+                return Explicit(found, (*spans, setting.span), error)
             fields = None  # what it says there is not this field's value: a rank of 0 is no LoRA
         if fields is None:
             for_tables.append(setting)
-        elif fields:
+        elif fields or setting.flag:
             found.update(fields)
-            named.update(fields if setting.own else {})
             start, end = setting.span
             before = _OF_LORA.search(text, max(0, start - 8), start) if "lora.r" in fields else None
             spans.append((before.start() if before else start, end))
     for_tables += _switches(text, [*spans, *(s.span for s in for_tables)], context.job)
     read, used = _by_tables(for_tables, context.job)
-    return Explicit({**read, **found}, (*spans, *used), None, named)
+    return Explicit({**read, **found}, (*spans, *used), None)
 
 
 def only_settings(turn: str, context: Context) -> bool:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from oomdoc.chat import questions
+from oomdoc.chat.choosing import chosen, returned
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.reading import kept_fields, read_changes, without_kept
@@ -31,6 +32,8 @@ _SCRIPT_SEAM: Final = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e
 
 _GLUED: Final = re.compile(r"(?i)(?<![\w./-])(?:rank|m?bsz?|batch|tp|pp|cp|ep|ga|seq|ctx|r(?!1\b))(?=\d)")
 """Short names with their number: "bs4 rank16"."""
+_PRODUCT: Final = re.compile(r"(?<![\w.])(?P<a>\d{1,5})\s?[*×x]\s?(?P<b>\d{1,4})\s?[*×x]\s?(?P<c>\d{1,4})(?![\w.])")
+"""Pixels as people write them: 1280*28*28."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     """Read one short turn against the session's job and what was said before."""
     # Word boundaries do not exist between Latin and Chinese characters, so a blank is put there.
     turn = _GLUED.sub(r"\g<0> ", _SCRIPT_SEAM.sub(" ", text.strip()[:LONGEST_TURN]))
+    turn = multiplied(turn)
     context, kept = context or Context(job), kept_fields(turn)
     for less in (questions.without_courtesy, without_kept):
         rest = less(turn)
@@ -60,23 +64,30 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
             turn = rest
     if (plain := _stating_nothing(turn, context)) is not None:
         return plain
+    taken, rest = chosen(turn, context)
+    if taken:
+        job = job.with_fields(taken)
+        more, refused = read_changes(rest, replace(context, job=job))
+        return Turn("ask" if questions.says(rest, "ask") else "change", {**taken, **more}, refused=refused)
     agreed = questions.says_yes(turn)
     if agreed == "plan":
         return Turn("accept-plan")
     if agreed and context.proposed:
         return Turn("change", context.proposed)
+    if agreed and context.tried:
+        return Turn("accept-plan")
     head, _, rest = turn.replace("，", ",").partition(",")
     if rest and context.proposed and questions.says_yes(head) == "proposal":
         more, refused = read_changes(rest, context)  # "ok do that, nf4"
-        if refused is None and not questions.asks_only(rest):
+        if refused is None and not questions.says(rest, "ask"):
             return Turn("change", {**context.proposed, **more})
     changes, refused = read_changes(turn, context)
     if refused is not None:
         return Turn("change", refused=refused)
-    if questions.compares(turn) and not questions.asks_why(turn):
-        return Turn("compare", changes)
-    if questions.chooses(turn) and not context.proposed and comparisons_in(turn):
-        return Turn("ask")
+    changes = returned(turn, changes, context)
+    asks = questions.says(turn, "ask") or questions.asks_for_amount(turn)
+    if (weighed := _weighing(turn, changes, context, asks=asks)) is not None:
+        return weighed
     undo = read_undo(turn, changes=bool(changes))
     if undo is not None and not undo.said_outright and context.proposed:
         return Turn("talk", topic="dropped")  # what was only asked about is not to be made
@@ -93,19 +104,40 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
             }
         return Turn("undo", {} if undo.everything else changes, undo=replace(undo, kept=kept))
     topic = questions.topic_of(turn)
-    if questions.asks_only(turn) and (changes or questions.in_domain(turn)):
+    if asks and (changes or questions.in_domain(turn)):
         return Turn("ask", changes, topic)
     if changes:
         return Turn("change", changes)
+    if questions.only_asks(turn):
+        return Turn("ask", topic=topic)
     said = questions.pleasantry(turn)
     if said:
         return Turn("talk", topic=said)
     return Turn("ask" if questions.in_domain(turn) else "off-topic", topic=topic)
 
 
+def _weighing(turn: str, changes: Mapping[str, Any], context: Context, *, asks: bool) -> Turn | None:
+    """A turn that asks for runs side by side: those that were tried, or alternatives that it names itself."""
+    if questions.compares(turn) and not questions.says(turn, "why") and (asks or questions.asks(turn) or not changes):
+        return Turn("compare", changes)
+    several = len(context.tried) > 1 or bool(context.offered)
+    sides = comparisons_in(turn)
+    if several and questions.weighs_runs(turn) and not changes and not sides:
+        return Turn("compare")
+    if several and questions.says(turn, "against") and not sides:
+        return Turn("compare", changes)  # "compared to zero3?"
+    chooses = questions.weighs_runs(turn) or questions.chooses(turn) or (asks and questions.says(turn, "either"))
+    return Turn("ask") if chooses and not context.proposed and sides else None
+
+
+def multiplied(text: str) -> str:
+    """The text with its products worked out."""
+    return _PRODUCT.sub(lambda m: str(int(m["a"]) * int(m["b"]) * int(m["c"])), text)
+
+
 def _stating_nothing(turn: str, context: Context) -> Turn | None:
     """A turn that sets nothing, whatever it names: a dictated figure, a view, a remark, a doubt."""
-    if questions.invents(turn):
+    if questions.says(turn, "invent"):
         return Turn("ask", invented=True)
     if view := _view(turn, context):
         return Turn("ask", topic=view)

@@ -32,4 +32,7 @@ def context_of(session: Session) -> Context:
         before = session.steps[index - 1].job
         recent += [Recent(name, before.get(name)) for name in session.steps[index].changed if name not in DERIVED]
     earlier = tuple(step.job for step in reversed(session.steps))
-    return Context(session.job, tuple(recent), session.proposed, bool(refused), wanted(session.job), earlier)
+    tried = tuple(step.job for step in session.tried)
+    about = (session.proposed, bool(refused), (*session.about, *wanted(session.job)))
+    latest = tuple(step.changed for step in session.tried[-2:])
+    return Context(session.job, tuple(recent), *about, earlier, tried, latest, session.offered)

@@ -39,6 +39,11 @@ def joined(sentences: Iterable[str]) -> str:
     return "\n".join(dict.fromkeys(s for s in sentences if s))
 
 
+def together(sentences: Iterable[str], language: str) -> str:
+    """Sentences on one line."""
+    return (" " if language == "en" else "").join(sentences)
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """How a run stands, in sentences, and its price where it has one."""
@@ -46,6 +51,7 @@ class Standing:
     said: tuple[str, ...]
     priced: Priced | None = None
     problem: str = ""
+    compared: bool = False
 
 
 def standing(
@@ -80,7 +86,7 @@ def standing(
         if own is not None and engine.length > own:
             said.append(word("chat.beyond-context", language, length=f"{engine.length:,}", own=f"{own:,}"))
     said += [word(warning.key, language, **dict(warning.values)) for warning in estimate.warnings]
-    return Standing(tuple(said), found.priced)
+    return Standing(tuple(said), found.priced, compared=found.compared)
 
 
 def owner(estimate: Estimate, language: str) -> list[str]:
@@ -243,11 +249,9 @@ def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1)
 def asks(job: Job, language: str) -> list[str]:
     """The facts without which no verdict is possible."""
     missing = wanted(job)
-    if "model" in missing:
-        return [word("chat.need-model", language)]
-    said = []
-    if "gpu" in missing:
-        said.append(word("chat.ask-gpu" if "gpus" in missing else "chat.ask-card", language))
+    said = [word("chat.need-model", language)] if "model" in missing else []
+    if "gpu" in missing or ("model" in missing and job.gpu is None and job.capacity_gib is None):
+        said.append(word("chat.ask-gpu" if job.gpus is None else "chat.ask-card", language))
     elif "gpus" in missing:
         said.append(word("chat.ask-count", language))
     if "seq_len" in missing:

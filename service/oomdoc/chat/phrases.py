@@ -1,4 +1,4 @@
-"""How people say that a field of a job should have a value: the rows of ``phrases.toml``, checked as they are read."""
+"""What a turn says of settings: the values that intake reads, and the words of ``phrases.toml`` for what it does not."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from oomdoc.chat.wording import filled, patterns, texts
-from oomdoc.intake.numbers import NUMBER
+from oomdoc.chat.wording import filled, patterns
+from oomdoc.intake.alternatives import values_in
+from oomdoc.intake.numbers import read_number
+from oomdoc.intake.worded import ROWS
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.dataclass import dataclass
 from oomkb.errors import RecordError
@@ -18,36 +20,31 @@ from oomkb.tables import read_table
 
 PAGED: Final = "paged"
 """An optimizer said only by that property: the paged form of the present one."""
-_SHARE: Final = "gpu_memory_utilization"
-_NOT_SET: Final = frozenset({"host_gib"})
-"""Named in questions far more often than set; read by phrases of their own."""
+SHARE: Final = "gpu_memory_utilization"
+"""The share of an engine, whose field depends on the run: a rollout's or a server's."""
 _ROOM: Final = ("others_gib", "free_gib")
 """What others hold of the card, and what they leave: no fields of a job, but of what its card holds."""
-_KEYS: Final = frozenset(
-    {"field", "value", "says", "also", "names", "units", "lowest", "highest", "values", "after", "serving"}
-)
+_READ_ELSEWHERE: Final = frozenset({"capacity_gib", "model", "gpu"})
 _RE: Final = patterns("negation")
-_LINKS, _ARROW = texts("links").values()
+_SIXTEEN: Final = {"fp16": "fp16", "float16": "fp16", "f16": "fp16"}
 _PERCENT_FROM: Final = 5
-"""A share from which it is meant in percent; 1.3 is none that a card has."""
-_LINK: Final = rf"(?:[\s_=:：]{{0,3}}|(?<=\w)-(?=\d))(?:{_LINKS}[\s=]{{0,2}}){{0,5}}"
-_FIRM_LINK: Final = rf"(?:\s?[=:：]\s?|\s?(?:{_LINKS}[\s=]{{0,2}}){{1,5}})"
-_SAYS: Final = rf"(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})"
-_SHARE_SAYS: Final = rf"(?:[01]?\.\d{{1,3}}{_ARROW})?(?P<n>[01]?\.\d{{1,3}}|\d{{1,2}}\s?%|\d{{2}}(?=\s|$))"
 
 
-def _fraction(number: float) -> float:
-    return number / 100 if number >= _PERCENT_FROM else number
+class Said(NamedTuple):
+    """A value of a field, where it stands in a turn, and further fields that it sets."""
+
+    start: int
+    end: int
+    field: str
+    value: Any
+    also: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
-    """``value`` is a constant, or ``None`` where group ``n`` (or ``n2``) is the number; ``also`` sets further fields."""
-
+class _Words:
     field: str
     pattern: re.Pattern[str]
     value: Any = None
-    convert: Callable[[float], Any] = int
     also: tuple[tuple[str, Any], ...] = ()
     serving: bool = False
     """Whether it is said of servers alone."""
@@ -55,15 +52,17 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A field whose value is a number; ``pattern`` is how it is named or counted."""
+    """A field whose value is a number, how it is named, and between what limits a bare number is one."""
 
     field: str
     pattern: re.Pattern[str]
     lowest: float
     highest: float
     convert: Callable[[float], Any]
-    phrases: tuple[Phrase, ...]
-    """``seq 8192``, ``seq_len=8192``, ``length from 8192 down to 4096``, ``长度降到 4096``, ``8192 tokens``."""
+
+
+def _fraction(number: float) -> float:
+    return number / 100 if number >= _PERCENT_FROM else number
 
 
 def _plain(value: Any) -> Any:
@@ -71,71 +70,44 @@ def _plain(value: Any) -> Any:
 
 
 def _table() -> Mapping[str, Any]:
-    """:raises RecordError: for a field that no job has, or a key that no row has."""
+    """:raises RecordError: for a field that no job has."""
     found = read_table(Path(__file__).with_suffix(".toml"))
-    known = {*Job.__dataclass_fields__, *DOTTED_FIELDS, _SHARE, *_ROOM}
-    for part in ("choices", "first", "sizes", "numbers", "last", "names"):
-        for row in found[part]:
-            if row.get("field") not in known or not row.keys() <= _KEYS:
-                raise RecordError(f"not a phrase: {row}", where=f"phrases.toml: {part}")
+    known = {*Job.__dataclass_fields__, *DOTTED_FIELDS, *_ROOM}
+    named = [row["field"] for part in ("first", "last", "sizes") for row in found[part]]
+    if unknown := {*named, *found["limits"], *found["off"]} - known:
+        raise RecordError(f"no fields of a job: {sorted(unknown)}", where="phrases.toml")
     return found
 
 
-def _words(rows: list[dict[str, Any]], parts: Mapping[str, str]) -> Iterator[Phrase]:
-    for row in rows:
-        says = filled(row["says"], parts)
+def _words(part: str) -> tuple[_Words, ...]:
+    rows = []
+    for row in _TABLE[part]:
+        pattern = re.compile(f"(?i)(?:{filled(row['says'], _TABLE['parts'])})")
         also = tuple((name, _plain(value)) for name, value in row.get("also", {}).items())
-        yield Phrase(
-            row["field"],
-            re.compile(rf"(?i)(?:{says})"),
-            value=_plain(row["value"]),
-            also=also,
-            serving=row.get("serving", False),
-        )
+        rows.append(_Words(row["field"], pattern, _plain(row.get("value")), also, row.get("serving", False)))
+    return tuple(rows)
 
 
-def _choices(row: Mapping[str, Any]) -> Iterator[Phrase]:
-    """Each value beside the field's name, before it or (alone, where ``after``) behind it."""
-    for value, spelt in row["values"].items():
-        behind = rf"(?:{row['names']}){_LINK}(?:{spelt})(?![\w.])"
-        before = "" if row.get("after") else rf"|(?<![\w.])(?:{spelt})[\s_-]?(?:的\s?)?(?:{row['names']})"
-        yield Phrase(row["field"], re.compile(rf"(?i)(?:{behind}{before})"), value=value)
-
-
-def _quantity(row: Mapping[str, Any]) -> Quantity:
-    field, names, units = row["field"], row["names"], row.get("units", "")
-    convert = _fraction if field == _SHARE else float if field.endswith("_gib") else int
-    says = _SHARE_SAYS if field == _SHARE else _SAYS
-    says_it = [rf"(?:{names}){_LINK}{says}"]
-    if units:
-        # "4 gpus 2 nodes": what stands before the unit counts, unless the name is linked to its number.
-        counted = rf"(?<![A-Za-z\d.])(?<!prompt\s)(?<!input\s)(?<!length\s)(?:(?:{NUMBER}){_ARROW})?(?P<n>{NUMBER})\s?(?:{units})"
-        says_it = [rf"(?:{names}){_FIRM_LINK}{says}", counted, *says_it]
-    named = re.compile(rf"(?i)(?:{names})" + (rf"|(?:{units})" if units else ""))
-    phrases = tuple(Phrase(field, re.compile(rf"(?i){p}"), convert=convert) for p in says_it)
-    return Quantity(field, named, row.get("lowest", 1), row.get("highest", 4096), convert, phrases)
+def _quantity(field: str, lowest: float, highest: float) -> Quantity:
+    share = field.endswith(SHARE)
+    convert = _fraction if share else float if field.endswith("_gib") else int
+    pattern = ROWS[f"name.{field}"]
+    return Quantity(SHARE if share else field, pattern, lowest, highest, convert)
 
 
 _TABLE: Final = _table()
+_FIRST, _LAST, _SIZES = _words("first"), _words("last"), _words("sizes")
 ALIASES: Final = {name: field for field, names in _TABLE["aliases"].items() for name in names.split()}
-QUANTITIES: Final = tuple(_quantity(row) for row in _TABLE["numbers"])
-CHOICES: Final = tuple(phrase for row in _TABLE["choices"] for phrase in _choices(row))
-WORDS: Final[Mapping[str, Mapping[str, re.Pattern[str]]]] = {
-    row["field"]: {value: re.compile(rf"(?i){spelt}") for value, spelt in row["values"].items()}
-    for row in _TABLE["choices"]
+QUANTITIES: Final = tuple(_quantity(field, *limits) for field, limits in _TABLE["limits"].items())
+ALONE: Final[Mapping[str, Mapping[str, re.Pattern[str]]]] = {
+    field: {value: re.compile(f"(?i){spelt}") for value, spelt in values.items()}
+    for field, values in _TABLE["alone"].items()
 }
 """Field -> value -> how the value is written where the field need not be named again."""
-PHRASES: Final[tuple[Phrase, ...]] = (
-    *CHOICES,
-    *_words(_TABLE["first"], _TABLE["parts"]),
-    *(Phrase(row["field"], re.compile(rf"(?i){row['says']}"), convert=float) for row in _TABLE["sizes"]),
-    *(phrase for quantity in QUANTITIES if quantity.field not in _NOT_SET for phrase in quantity.phrases),
-    *_words(_TABLE["last"], _TABLE["parts"]),
-)
-"""In order of precedence."""
-FIELD_NAMES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
-    *((q.field, q.pattern) for q in QUANTITIES if q.field not in _NOT_SET),
-    *((row["field"], re.compile(rf"(?i){row['says']}")) for row in _TABLE["names"]),
+OFF_VALUES: Final[Mapping[str, Any]] = MappingProxyType({name: _plain(value) for name, value in _TABLE["off"].items()})
+"""What a field becomes when it is switched off."""
+FIELD_NAMES: Final = tuple(
+    (SHARE if name.endswith(SHARE) else name.partition(":")[0], ROWS[f"name.{name}"]) for name in ROWS.group("name")
 )
 """How a turn names a field without giving it a value: "undo the seq change"."""
 
@@ -145,8 +117,53 @@ def fields_named(turn: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, pattern in FIELD_NAMES if pattern.search(turn)))
 
 
-OFF_VALUES: Final[Mapping[str, Any]] = MappingProxyType({name: _plain(value) for name, value in _TABLE["off"].items()})
-"""What a field becomes when it is switched off."""
+def said_in(turn: str, taken: list[tuple[int, int]], *, serving: bool) -> Iterator[Said]:
+    """Every value that a turn names, those that count first; what was ``taken`` by one is not read by another."""
+    for one in (
+        *_worded(turn, _FIRST, serving=serving),
+        *_sizes(turn),
+        *_read(turn),
+        *_worded(turn, _LAST, serving=serving),
+    ):
+        if not any(start < one.end and one.start < end for start, end in taken):
+            taken.append((one.start, one.end))
+            yield one
+
+
+def _worded(turn: str, rows: tuple[_Words, ...], *, serving: bool) -> Iterator[Said]:
+    for row in rows:
+        if serving or not row.serving:
+            for match in row.pattern.finditer(turn):
+                yield Said(*match.span(), row.field, row.value, row.also)
+
+
+def _sizes(turn: str) -> Iterator[Said]:
+    for row in _SIZES:
+        for match in row.pattern.finditer(turn):
+            number = next(size for size in match.groupdict().values() if size)
+            yield Said(*match.span(), row.field, read_number(number))
+
+
+def _read(turn: str) -> Iterator[Said]:
+    """The values that intake reads; sixteen bits of a run are those of what is computed, and of stored weights."""
+    for name, mentions in values_in(turn, turn=True).items():
+        if name in _READ_ELSEWHERE:
+            continue
+        field = SHARE if name.endswith(SHARE) else name
+        for start, end, side in mentions:
+            value = side.fields[name]
+            also: tuple[tuple[str, Any], ...] = ()
+            if (field, value) == ("quant", "none"):
+                written = turn[start:end].lower()
+                yield Said(start, end, "param_dtype", _SIXTEEN.get(written, "bf16"))
+                continue
+            elif (field, value) == ("serving.kv_dtype", "bf16") and turn[start:end].lower() in _SIXTEEN:
+                value = "fp16"
+            elif (field, value) == ("method", "qlora"):
+                also = (("quant", "nf4"),)
+            elif (field, value, turn[start:end].lower()) == ("quant", "awq-int4", "int4"):
+                value = "nf4"
+            yield Said(start, end, field, value, also)
 
 
 def is_off(turn: str, start: int, end: int) -> bool:

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 _RE: Final = patterns("questions")
 _PLEASANTRIES: Final = patterns("pleasantries")
 _TOPICS: Final = patterns("topics")
+_SIDES: Final = patterns("choosing")["sides"]
+
+
+def says(turn: str, what: str) -> bool:
+    """Whether a turn holds the words of a row of ``[questions]``: ``why``, ``largest``, ``goes_on`` ..."""
+    return bool(_RE[what].search(turn))
 
 
 def doubts(turn: str) -> bool:
@@ -26,28 +32,14 @@ def without_courtesy(turn: str) -> str:
     return turn if _RE["praise_alone"].match(turn) else _RE["courtesy"].sub("", turn)
 
 
-def asks_only(turn: str) -> bool:
-    """Whether nothing is to change, whatever values are named."""
-    return bool(_RE["ask"].search(turn))
-
-
 _WANTED: Final = {
     "batch": "micro_batch",
     "length": "seq_len",
     "cards": "gpus",
     "requests": "serving.concurrency",
+    "host": "host_gib",
 }
 """What a question for a quantity is about, as a job's field."""
-
-
-def refers(turn: str) -> bool:
-    """Whether a turn that names nothing goes on from what was said, in so many words."""
-    return bool(_RE["refers"].search(turn))
-
-
-def asks_of_change(turn: str) -> bool:
-    """Whether a reason is asked for what went up, down or stayed."""
-    return bool(_RE["of_change"].search(turn))
 
 
 def asks_plainly(turn: str) -> bool:
@@ -66,24 +58,26 @@ def asks(turn: str) -> bool:
     return turn.rstrip().endswith(("?", "？", "吗", "呢", "么"))
 
 
-def keeps_everything(turn: str) -> bool:
-    """Whether a turn says that nothing is to be changed."""
-    return bool(_RE["keeps"].search(turn))
-
-
 def compares(turn: str) -> bool:
     """Whether speed is asked about."""
     return bool(_RE["of_two"].search(turn) or (_RE["compare"].search(turn) and topic_of(turn) != "pick"))
 
 
+def weighs_runs(turn: str) -> bool:
+    """Whether it is asked which of several runs is better, or for them side by side."""
+    return bool(_SIDES.search(turn))
+
+
+def asks_for_amount(turn: str) -> bool:
+    """Whether a quantity is asked for, whatever values are named with it: "fp16, how many cards?"."""
+    asked = _RE["quantity"].search(turn) and not _RE["to_set"].search(turn)
+    sized = bool(asked) and (asked_in(turn).wanted != "fit" or says(turn, "largest"))
+    return sized or says(turn, "which_card")
+
+
 def chooses(turn: str) -> bool:
     """Whether alternatives are set against each other: "lora vs full?"."""
     return bool(_RE["versus"].search(turn) and not _RE["compare"].search(turn))
-
-
-def invents(turn: str) -> bool:
-    """Whether a figure or a verdict is dictated."""
-    return bool(_RE["invent"].search(turn))
 
 
 def says_yes(turn: str) -> str:
@@ -107,6 +101,11 @@ def pleasantry(turn: str) -> str:
     )
 
 
+def only_asks(turn: str) -> bool:
+    """Whether a short question names nothing: it is about how the run stands."""
+    return len(turn) <= 48 and bool(_RE["bare_question"].fullmatch(turn.strip()))
+
+
 def topic_of(turn: str) -> str:
     """What a question is about, beside the parts of the memory."""
     return next((name for name, pattern in _TOPICS.items() if pattern.search(turn)), "")
@@ -122,28 +121,13 @@ def views(turn: str, *, serving: bool) -> str:
     )
 
 
-def asks_why(turn: str) -> bool:
-    """Whether a reason is asked for."""
-    return bool(_RE["why"].search(turn))
-
-
 def still_fails(turn: str) -> bool:
     """Whether a turn tells that the run fails as it is now."""
     return bool(_RE["still_fails"].search(turn)) and not _RE["supposes"].search(turn)
 
 
-def suggests(turn: str) -> bool:
-    """Whether "why not" asks for what a change would do."""
-    return bool(_RE["why_not"].search(turn))
-
-
-def largest_asked(turn: str) -> bool:
-    """Whether a limit is asked for."""
-    return bool(_RE["largest"].search(turn))
-
-
 def in_domain(turn: str) -> bool:
     """Whether a turn without any known question is oomdoc's business at all."""
     asked = asked_in(turn)
-    named = _RE["domain"].search(turn) or topic_of(turn) or largest_asked(turn) or fields_named(turn)
+    named = _RE["domain"].search(turn) or topic_of(turn) or says(turn, "largest") or fields_named(turn)
     return bool(named or asked.of_memory or asked.trains or asked.serves or asked.wanted != "fit")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from oomdoc.chat.choosing import of_size
 from oomdoc.chat.context import Context
-from oomdoc.chat.ellipsis import PARTS, fill, length_of, relative, switched
+from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import (
     FIELD_NAMES,
     OFF_VALUES,
-    PHRASES,
     QUANTITIES,
-    Phrase,
+    Said,
     fields_named,
     is_corrected,
     is_off,
     is_replaced,
+    said_in,
 )
 from oomdoc.chat.purpose import turned
 from oomdoc.chat.resolving import resolve
@@ -31,16 +32,19 @@ from oomdoc.intake.run_figures import host_in
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import stated_fields
 from oomkb.catalog import models
-from oomkb.catalog.gpus import find_all
+from oomkb.catalog.gpus import find, find_all
 from oomkb.errors import JobError
-from oomkb.frameworks import canonical
+from oomkb.frameworks import ENGINES, canonical
 from oomkb.memory.job import Job
+from oomkb.memory.setting import ONLINE
+from oomkb.units import GIB
 
 _RE: Final = patterns("reading")
 _MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
 _NEVER_ZERO: Final = frozenset({"micro_batch", "seq_len", "grad_accum", "generations", "gpu_memory_utilization"})
 """Fields that are named with a zero only by a slip; ranks, nodes and cards are counted from zero."""
 _SHORTEST_LISTED: Final = 256
+_SIZE: Final = re.compile(r"(?i)[\s-]?\d{2,3}\s?G(?:i?B)?\b")
 _PLURAL: Final = re.compile(r"(?<=\d)s\Z")
 _LEADING_COUNT: Final = re.compile(r"\A(?:\d{1,4}|[一二两三四五六七八九十]{1,3})\s?[xX×*张块片卡个]?\s?(?=[A-Za-z0-9])")
 
@@ -74,18 +78,25 @@ def read_changes(turn: str, context: Context) -> Changes:
     elif job.objective == "inference":
         found.pop("method", None)  # adapters of a server are no way to train
     _framework(turn, job, found)
-    _model(turn, job, found)
-    _listed(turn, found)
+    if job.objective is None and "objective" not in found:
+        served = found.get("framework") in ENGINES or asked_in(spelled_turn).concurrency is not None
+        found |= {"objective": "sft"} if "method" in found else {"objective": "inference"} if served else {}
+    _model(turn, context, found)
     if found:
         found = switched(turn, context) | _left_over(turn, context, found, taken) | found
-    elif (target := _RE["target"].search(turn)) is not None and read_number(target["n"]) >= _SHORTEST_LISTED:
-        found[length_of(job)] = int(read_number(target["n"]))
+    asked = asked_in(turn)
+    usual = asked.request_length if found.get("objective", job.objective) == "inference" else None
+    if usual is not None and found.get("seq_len") == usual:
+        del found["seq_len"]  # of a usual request, not the longest
     found = resolve(
         found or ({} if other else fill(turn, context)),
         context,
         pure=ROWS["pure"].search(turn) is not None,
         whole=_RE["everything"].search(turn) is not None,
     )
+    longest = found.get("serving.max_model_len") or job.get("serving.max_model_len")
+    if usual is not None and asked.wanted != "requests":
+        found |= {"seq_len": usual} if longest else {"seq_len": usual, "serving.max_model_len": usual}
     if other and job.objective != "inference":
         found = {name: value for name, value in found.items() if not name.startswith("serving.")}
     return Changes(other | found)
@@ -95,21 +106,25 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
     if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
         found |= {"nodes": int(square["n"]), "gpus": int(square["m"])}
-    host = host_in(turn)
-    if host is not None:
-        found.setdefault("host_gib", host)
+    host, asked_for = host_in(turn), next(iter(context.recent), None)
+    size = _RE["size"].search(turn) if asked_for is not None and asked_for.field == "host_gib" else None
+    if host is not None or size is not None:
+        found.setdefault("host_gib", host if size is None else float(size["n"]))
     serves = found.get("objective", context.job.objective) == "inference"
+    if serves and (split := _RE["instances"].search(turn)) is not None and (count := int(read_number(split["n"]))) > 1:
+        everything = (context.job, *context.tried)
+        cards = max((one.gpus or 1) * (one.nodes or 1) for one in everything)
+        users = found.get("serving.concurrency") or max(one.get("serving.concurrency") or 1 for one in everything)
+        found.setdefault("gpus", found.get("tp") or max(1, cards // count))
+        found.setdefault("tp", found["gpus"])
+        found |= {"serving.concurrency": -(-users // count)} if users > 1 else {}
     share = _RE["share"].search(turn) if serves or context.has_rollout else None
     if share is not None and "gpu_memory_utilization" not in found and not _RE["other_share"].search(turn):
         found.setdefault(context.utilization, float(share["n"]))
     asked = asked_in(turn)
+    if asked.completion and context.job.objective in ONLINE:
+        found.setdefault("completion_len", asked.completion)
     found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}
-    length = None
-    if serves and asked.wanted == "requests":
-        each = _RE["thousands"].search(turn)
-        length = asked.request_length or asked.length or (int(read_number(each["n"])) if each is not None else None)
-    if length is not None and not found.keys() & {"seq_len", "serving.max_model_len"}:
-        found["seq_len"] = length
 
 
 _AS_ASKED: Final = frozenset({"optimizer", "attention", "fused_ce", "lora.targets"})
@@ -131,11 +146,6 @@ def _left_over(turn: str, context: Context, found: dict[str, Any], taken: list[t
         if not any(a < end and start < b for a, b in places):
             read |= {n: v for n, v in fill(turn[start:end], context).items() if n not in found and n not in _NAMES}
         start = stop.end() if stop is not None else end
-    if not (read.keys() | found.keys()) & {"seq_len", "serving.max_model_len", "completion_len"}:
-        for match in _RE["length"].finditer(turn):
-            number = read_number(match["n"])
-            if number >= _SHORTEST_LISTED and not any(a < match.end() and match.start() < b for a, b in places):
-                read[length_of(context.job)] = int(number)
     return read
 
 
@@ -175,16 +185,6 @@ _HELD_TOGETHER: Final = {
 """What cannot change without each other."""
 
 
-def _listed(turn: str, found: dict[str, Any]) -> None:
-    """Items of a list that stand alone: "7B, full, A100, 4096, batch 2" is about a length of 4,096."""
-    for match in _RE["item"].finditer(turn):
-        item = match["item"].strip().lower()
-        if item == "full":
-            found.setdefault("method", "full")
-        elif not found.keys() & {"seq_len", "serving.max_model_len"} and read_number(item) >= _SHORTEST_LISTED:
-            found["seq_len"] = int(read_number(item))
-
-
 def _without(turn: str, spans: Sequence[tuple[int, int]]) -> str:
     """The turn without what was spelled out, so that nothing is read twice."""
     for start, end in spans:
@@ -193,83 +193,77 @@ def _without(turn: str, spans: Sequence[tuple[int, int]]) -> str:
 
 
 def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tuple[int, int]]) -> None:
-    """:raises JobError: for a number that the field cannot have (``3.7 gpus``)."""
-    said: dict[str, list[tuple[int, int, Any, Phrase]]] = {}
+    """:raises JobError: for a number that the field cannot have (``batch 0``)."""
+    said: dict[str, list[Said]] = {}
     negated: dict[str, Any] = {}
-
-    def free(pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-        for match in pattern.finditer(turn):
-            if not any(start < match.end() and match.start() < end for start, end in taken):
-                yield match
-
-    for phrase in PHRASES:
-        if phrase.field in found or (phrase.serving and context.job.objective != "inference"):
+    serves = context.job.objective == "inference"
+    for one in said_in(turn, taken, serving=serves):
+        if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
-        for match in free(phrase.pattern):
-            value = _value(phrase, match, context.job)
-            if value is None:
-                continue
-            taken.append(match.span())
-            if is_replaced(turn, match.start()):
-                continue
-            if phrase.value is not None and phrase.field in OFF_VALUES and is_off(turn, *match.span()):
-                off = OFF_VALUES[phrase.field]
-                if phrase.field == "offload":
-                    off = _offloads_left(turn[match.start() : match.end()], phrase, context)
-                negated.setdefault(phrase.field, off if off != phrase.value else None)
-                # "enforce eager" said to be off is the graphs on.
-                if isinstance(phrase.value, bool) and phrase.value == off:
-                    negated[phrase.field] = not off
-                continue
-            said.setdefault(phrase.field, []).append((*match.span(), value, phrase))
+        if one.field in OFF_VALUES and not _is_number(one.value) and is_off(turn, one.start, one.end):
+            off = OFF_VALUES[one.field]
+            if one.field == "offload":
+                off = _offloads_left(turn[one.start : one.end], one, context)
+            negated.setdefault(one.field, off if off != one.value else None)
+            # "enforce eager" said to be off is the graphs on.
+            if isinstance(one.value, bool) and one.value == off:
+                negated[one.field] = not off
+            continue
+        said.setdefault(one.field, []).append(one)
     for name, values in said.items():
-        found[name], phrase = _chosen(turn, values)
-        found.update({n: v for n, v in phrase.also if n not in found and n not in said})
+        chosen = _chosen(turn, values)
+        found[name] = chosen.value
+        if name == "offload":
+            present = () if _RE["alone"].search(turn) else context.job.offload or ()
+            found[name] = tuple(sorted({*present, *(part for one in values for part in one.value)}))
+        found.update({n: v for n, v in chosen.also if n not in found and n not in said})
     found.update({n: v for n, v in negated.items() if n not in found and v is not None})
     for name, pattern in FIELD_NAMES:
-        if name in OFF_VALUES and name not in found and any(is_off(turn, *m.span()) for m in free(pattern)):
+        named = [m for m in pattern.finditer(turn) if not any(s < m.end() and m.start() < e for s, e in taken)]
+        if name in OFF_VALUES and name not in found and any(is_off(turn, *m.span()) for m in named):
             found[name] = OFF_VALUES[name]
 
 
-def _offloads_left(said: str, phrase: Phrase, context: Context) -> tuple[str, ...]:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _offloads_left(said: str, one: Said, context: Context) -> tuple[str, ...]:
     """The offloads that stay where one is taken away by name; all go where none is named."""
     if not _RE["offloaded"].search(said):
         return ()
-    return tuple(part for part in context.job.offload or () if part not in phrase.value)
+    return tuple(part for part in context.job.offload or () if part not in one.value)
 
 
-def _chosen(turn: str, values: list[tuple[int, int, Any, Phrase]]) -> tuple[Any, Phrase]:
-    """Of several values for one field: "from A to B" means B; else the first in the phrases' order."""
+def _chosen(turn: str, values: list[Said]) -> Said:
+    """Of several values for one field: "from A to B" means B; else the first."""
     if len(values) > 1:
-        ordered = sorted(values, key=lambda v: v[0])
+        ordered = sorted(values, key=lambda v: v.start)
         for left, right in itertools.pairwise(ordered):
-            if _RE["arrow"].match(turn[left[1] : right[0]]):
-                return right[2], right[3]
-        kept = [v for v in values if not _RE["from"].search(turn[max(0, v[0] - 6) : v[0]])]
+            if _RE["arrow"].match(turn[left.end : right.start]):
+                return right
+        kept = [v for v in values if not _RE["from"].search(turn[max(0, v.start - 6) : v.start])]
         values = kept or values
-    return values[0][2], values[0][3]
+    return values[0]
 
 
-def _value(phrase: Phrase, match: re.Match[str], job: Job) -> Any:
-    if phrase.value is not None:
-        return phrase.value
-    try:
-        groups = match.groupdict()
-        if _MINUS.search(match.string, 0, match.start("n")):
-            stated_fields({phrase.field: -1})
-        number = read_number(next((size for size in groups.values() if size), "").replace("%", "").strip())
-    except (ValueError, OverflowError):
-        return None
-    if phrase.field == "serving.concurrency" and (groups["n"] or "").lower().endswith("k"):
-        return None  # "how many 32k requests": how long each of them is
-    limits = next((q for q in QUANTITIES if q.field == phrase.field), None)
-    if number == 0 and phrase.field in _NEVER_ZERO and job.model is not None:
-        stated_fields({phrase.field: 0})
-    if number <= 0 or (limits and not limits.lowest / 8 <= number <= limits.highest * 8):
-        return None
-    if phrase.convert is int and number != int(number):
-        stated_fields({phrase.field: number})
-    return phrase.convert(number)
+def _can_be(one: Said, turn: str, job: Job) -> bool:
+    """Whether a number is one of its field.
+
+    :raises JobError: where it is none that a run can have.
+    """
+    if not _is_number(one.value):
+        return True
+    if _MINUS.search(turn, 0, one.start):
+        stated_fields({one.field: -1})
+    if one.value == 0 and one.field in _NEVER_ZERO and job.model is not None:
+        stated_fields({one.field: 0})
+    if one.field == "serving.concurrency" and turn[one.end - 1 : one.end].lower() == "k":
+        return False  # "how many 32k requests": how long each of them is
+    limits = next((q for q in QUANTITIES if q.field == one.field), None)
+    if limits is not None and limits.convert is int and one.value != int(one.value):
+        stated_fields({one.field: one.value})
+    return one.value > 0 and (limits is None or limits.lowest / 8 <= one.value <= limits.highest * 8)
 
 
 def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
@@ -291,6 +285,15 @@ def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
             found["gpus"] = int(read_number(before["n"]))
         elif after:
             found["gpus"] = int(after["n"] or after["m"])
+    if not mentions and "gpu" not in found and (card := asked_in(turn).card) and card not in (job.gpu or ""):
+        found["gpu"] = card
+    size = found.get("capacity_gib")
+    if size is not None and "gpu" not in found and job.gpu is not None:  # "the 40 GB ones"
+        name = f"{_SIZE.sub('', job.gpu).strip()} {size:g}GB"
+        sized = find(name)
+        if sized is not None and sized.nominal_bytes == size * GIB:
+            del found["capacity_gib"]
+            found["gpu"] = name
 
 
 def _arrowed(turn: str, mentions: list[Any]) -> bool:
@@ -300,8 +303,8 @@ def _arrowed(turn: str, mentions: list[Any]) -> bool:
 
 def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
     """The framework by name, as long as none is known: "用 swift 训", "with axolotl"."""
-    name = named_framework(turn) if job.framework is None else None
-    if name is not None:
+    name = named_framework(turn) if job.framework is None or (job.framework in ENGINES and "method" in found) else None
+    if name is not None and (found or _RE["with_it"].search(turn)):
         found |= {"framework": name, **({"planned": True} if job.model is not None else {})}
 
 
@@ -314,16 +317,18 @@ def named_framework(turn: str) -> str | None:
     return None
 
 
-def _model(turn: str, job: Job, found: dict[str, Any]) -> None:
+def _model(turn: str, context: Context, found: dict[str, Any]) -> None:
     """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
     mentions = models.find_all(turn)
-    for mention in [m for m in mentions if not is_corrected(turn, m.start)] or mentions:
+    mentions = [m for m in mentions if not is_corrected(turn, m.start)] or mentions
+    for mention in sorted(mentions, key=lambda m: not m.named):
         if mention.params_b and not mention.named and _RE["active"].search(turn):
             continue  # "only 3B active": how much of a mixture works, no size of the model
         if mention.entry is not None and mention.named:
             found["model"] = mention.text.strip()
         elif mention.params_b and not mention.named:
-            found.update(_resized(job, mention.params_b))
+            named = of_size(mention.params_b, context)
+            found.update({"model": named} if named else _resized(context.job, mention.params_b))
         else:
             continue
         return

@@ -8,12 +8,13 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.phrases import PAGED
 from oomdoc.diagnosis.planned import LOCAL, blocks
 from oomdoc.stated import following
-from oomkb.frameworks import ENGINE, has
+from oomkb.frameworks import ENGINE, has, supports
 from oomkb.memory.job import Job
 from oomkb.pricing import device_of
 from oomkb.units import GIB
 
 _MAX_PER_NODE: Final = 8
+_DISTRIBUTED: Final = "distributed-optimizer"
 _MODEL_PARALLEL: Final = ("tp", "pp", "cp")
 
 
@@ -24,6 +25,8 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
     :param whole: whether what they say of precision is said of everything, a server's cache too.
     """
     job = context.job
+    if found.get("extra_models") == "unset":
+        found["extra_models"] = None
     utilization = found.pop("gpu_memory_utilization", None)
     if utilization is not None:
         found[context.utilization] = utilization
@@ -37,6 +40,9 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
     if "serving.max_model_len" in found and job.seq_len is not None and serves:
         found["seq_len"] = found["serving.max_model_len"]
     engine = found.get("framework", job.framework)
+    if found.get("sharding") == "zero1" and not supports(engine, "sharding", "zero1") and engine is not None:
+        own = supports(engine, "sharding", _DISTRIBUTED)
+        found["sharding"] = _DISTRIBUTED if own else "zero1"  # what shares the optimizer's states there
     _resolve_room(found, job)
     if engine in LOCAL and found.get("quant") in ("nf4", "int8"):
         found["quant"] = blocks(found["quant"])
@@ -58,7 +64,7 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
         found["capacity_gib"] = None  # it was the other card's
     _resolve_method(found, job)
     found |= following(found, job)
-    _resolve_precision(found, job, pure=pure, whole=whole)
+    _resolve_precision(found, job, pure=pure, whole=whole, quant=context.present("quant"))
     if found.keys() & {"gpus", "nodes", *_MODEL_PARALLEL}:
         _resolve_gpus(found, job)
     return found
@@ -99,7 +105,7 @@ def _resolve_method(found: dict[str, Any], job: Job) -> None:
         found["method"] = "lora"
 
 
-def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool, whole: bool) -> None:
+def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool, whole: bool, quant: Any) -> None:
     """A 16-bit type takes the place of the 16-bit type that the job has, as stored or as autocast. In full training it
     means mixed precision, unless the words say "pure"; in adapters' training the frozen base is held so.
     """
@@ -112,7 +118,7 @@ def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool, whole: bo
     said = found.get("param_dtype")
     if trains and said is None and found.get("autocast") in ("bf16", "fp16") and job.autocast == "none":
         found.setdefault("param_dtype", None)  # mixed again, after 16-bit parameters
-    if said in ("bf16", "fp16") and job.objective == "inference" and job.quant not in (None, "none"):
+    if said in ("bf16", "fp16") and job.objective == "inference" and (quant or "none") != "none":
         found.setdefault("quant", "none")  # "back to bf16"
         if whole and job.get("serving.kv_dtype") is not None:
             found.setdefault("serving.kv_dtype", said)

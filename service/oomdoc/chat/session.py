@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ _REMEMBERED: Final = 6
 _SAID_CHARS: Final = 1_200
 _ANSWER_CHARS: Final = 800
 _MATERIAL_CHARS: Final = 20_000
-"""Characters kept of what was said, of an answer, and of what was pasted."""
+_TRIED: Final = 12
+"""What is kept of what was said, of an answer, of what was pasted, and of the runs that were priced."""
 DERIVED: Final = frozenset({"world", "dp"})
 """Degrees that follow from the number of GPUs."""
 
@@ -27,6 +28,18 @@ class Step:
 
     job: Job
     changed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def document(self) -> dict[str, Any]:
+        """For the store."""
+        return {"job": self.job.document(), "changed": dict(self.changed)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Step:
+        """From the store.
+
+        :raises JobError: where the job is no longer valid.
+        """
+        return cls(Job.from_document(document["job"]), MappingProxyType(dict(document.get("changed") or {})))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,12 @@ class Session:
     """How many steps there were when material was described last."""
     about: tuple[str, ...] = ()
     """Fields that the last turn asked about without a value: a number in the next one is for them."""
+    tried: tuple[Step, ...] = ()
+    """Every run that was priced, those that were only asked about too, in order."""
+    offered: tuple[Mapping[str, Any], ...] = ()
+    """The alternatives that the last answer set side by side, as job fields."""
+    heard: tuple[str, ...] = ()
+    """Sentences beside the figures that were said: none is said twice."""
 
     @property
     def job(self) -> Job:
@@ -69,11 +88,17 @@ class Session:
     def then(self, job: Job, changed: Mapping[str, Any]) -> Session:
         """The session after a change."""
         step = Step(job, MappingProxyType(dict(changed)))
-        return replace(self, steps=(*self.steps[-99:], step), proposed=MappingProxyType({}))
+        return replace(self, steps=(*self.steps[-99:], step), proposed=MappingProxyType({})).trying(step)
 
-    def proposing(self, changes: Mapping[str, Any]) -> Session:
-        """The session after a question about changes."""
-        return replace(self, proposed=MappingProxyType(dict(changes)))
+    def proposing(self, changes: Mapping[str, Any], step: Step | None = None) -> Session:
+        """The session after a question about changes, and the run that it was about."""
+        return replace(self, proposed=MappingProxyType(dict(changes))).trying(step)
+
+    def trying(self, *steps: Step | None) -> Session:
+        """The session with runs that were priced; what is tried again counts where it stood first."""
+        known = [one.job for one in self.tried]
+        new = [step for step in steps if step is not None and step.job not in known]
+        return replace(self, tried=(*self.tried, *new)[-_TRIED:]) if new else self
 
     def remembering(self, said: str, answer: str) -> Session:
         """The session with a turn that a language model answered, for its next one."""
@@ -90,6 +115,8 @@ class Session:
             self,
             described=answer,
             described_at=len(self.steps),
+            tried=self.tried[-1:],
+            offered=(),
             material=kept,
             written=kept if configures else self.written,
         )
@@ -100,20 +127,7 @@ class Session:
 
     def document(self) -> dict[str, Any]:
         """For the store."""
-        return {
-            "language": self.language,
-            "asked": list(self.asked),
-            "refused": list(self.refused),
-            "described": self.described,
-            "material": self.material,
-            "written": self.written,
-            "held": sorted(self.held),
-            "described_at": self.described_at,
-            "about": list(self.about),
-            "dialogue": [list(pair) for pair in self.dialogue],
-            "proposed": dict(self.proposed),
-            "steps": [{"job": step.job.document(), "changed": dict(step.changed)} for step in self.steps],
-        }
+        return {part.name: _stored(getattr(self, part.name)) for part in fields(self)}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Session:
@@ -121,24 +135,33 @@ class Session:
 
         :raises JobError: where a stored job is no longer valid.
         """
-        steps = tuple(
-            Step(Job.from_document(s["job"]), MappingProxyType(dict(s.get("changed") or {})))
-            for s in document.get("steps") or ()
-        )
-        return cls(
-            str(document.get("language") or "en"),
-            steps,
-            tuple(document.get("asked") or ()),
-            MappingProxyType(dict(document.get("proposed") or {})),
-            tuple(document.get("refused") or ()),
-            str(document.get("described") or ""),
-            str(document.get("material") or ""),
-            tuple((str(said), str(answer)) for said, answer in document.get("dialogue") or ()),
-            str(document.get("written") or ""),
-            frozenset(document.get("held") or ()),
-            int(document.get("described_at") or 0),
-            tuple(document.get("about") or ()),
-        )
+        given = {part.name: document[part.name] for part in fields(cls) if document.get(part.name)}
+        made = {name: _MADE.get(name, tuple)(v) if isinstance(v, list | dict) else v for name, v in given.items()}
+        return cls(**made)
+
+
+def _steps(documents: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
+    return tuple(map(Step.from_document, documents))
+
+
+_MADE: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "steps": _steps,
+    "tried": _steps,
+    "held": frozenset,
+    "proposed": lambda changes: MappingProxyType(dict(changes)),
+    "dialogue": lambda pairs: tuple(map(tuple, pairs)),
+}
+"""How what was stored becomes a part of a session again, where it is no plain list."""
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Step):
+        return value.document()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return [_stored(one) for one in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +208,13 @@ def difference(old: Job, new: Job) -> dict[str, Any]:
     if set(changed) <= DERIVED:
         return {}
     return {n: v for n, v in changed.items() if n != "dp"}
+
+
+def moved_to(job: Job, target: Job) -> dict[str, Any]:
+    """Every field in which another job differs, ``None`` for one that it does not have."""
+    before, after = flat(job), flat(target)
+    names = sorted({*before, *after} - {"versions", "env", "buckets", "assumed"})
+    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
 
 
 def flat(job: Job) -> dict[str, Any]:

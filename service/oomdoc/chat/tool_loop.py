@@ -296,7 +296,7 @@ class _Turn:
     @cached_property
     def _keeps(self) -> bool:
         """Whether the person wants nothing changed."""
-        return questions.keeps_everything(self.text)
+        return questions.says(self.text, "keeps")
 
     def _called(self, call: ToolCall) -> str:
         """What a function says, for the model: its answer or what is wrong, as JSON."""

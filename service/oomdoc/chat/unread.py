@@ -7,14 +7,19 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
+from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.operators import find_operators
 from oomdoc.chat.reading import read_changes
 from oomdoc.chat.session import flat
+from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.unused import unused
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.configs.declared import all_names
 
-_NAME: Final = re.compile(r"(?<![\w./-])(?:--[a-z][\w-]{2,48}|[a-z][a-z0-9]{0,24}(?:_[a-z0-9]{1,24}){1,6})(?![\w/-])")
+_NAME: Final = re.compile(
+    r"(?<![\w./-])(?:--[a-z][\w-]{2,48}|-[a-z]{2,4}(?=\s\d)|[a-z][a-z0-9]{0,24}(?:_[a-z0-9]{1,24}){1,6})(?![\w/-])"
+)
+_INSTANCES: Final = patterns("reading")["instances"]
 _MOST: Final = 3
 """Numbers and names that are quoted."""
 
@@ -23,17 +28,23 @@ def unread_numbers(turn: str, fields: Mapping[str, Any], context: Context) -> tu
     """The numbers that are the value of no field that was read, nor of one that the job has, with the words beside."""
     if find_operators(turn):
         return ()
+    for start, end in (*read_explicit(turn, context).spans, *(m.span() for m in _INSTANCES.finditer(turn))):
+        turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
     job = flat(context.job)
     machines = (fields.get("gpus") or job.get("gpus") or 0) * (fields.get("nodes") or job.get("nodes") or 1)
-    return unused(asked_in(turn).numbers, dict(fields), job, machines)[:_MOST]
+    stages = [int(digit) for value in fields.values() if isinstance(value, str) for digit in re.findall(r"\d+", value)]
+    return unused(asked_in(turn).numbers, dict(fields), job, machines, stages)[:_MOST]
 
 
 def unread_names(turn: str, context: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of settings that set nothing here: those that some framework has, and those that none has."""
     known: list[str] = []
     unknown: list[str] = []
+    spans = read_explicit(turn, context).spans
     for match in _NAME.finditer(turn):
         name = match[0].lstrip("-")
+        if name == match[0] and any(start < match.end() and match.start() < end for start, end in spans):
+            continue
         if any(read_changes(turn[match.start() : match.end() + 24], context).fields):
             continue
         (known if {name, name.replace("-", "_")} & all_names() else unknown).append(match[0])

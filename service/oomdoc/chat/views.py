@@ -31,9 +31,9 @@ def pick(session: Session, priced: Priced | None, text: str) -> Reply:
         return explained(session.job, text, language)
     plans = parts.planned(priced, language, most=3, held=session.held)
     if not plans:
-        key = "chat.pick-fits" if priced.estimate.fits else "chat.pick-none"
+        key = {True: "chat.pick-fits", False: "chat.pick-none", None: ""}[priced.estimate.fits]
         saving = (render(one, language) for one in savings(priced.job, priced.estimate, session.held))
-        plans = [word(key, language), *saving, *largest(priced, language)]
+        plans = [*([word(key, language)] if key else []), *saving, *largest(priced, language)]
     elif len(plans) > 1:
         plans = [word("chat.pick-head", language), *(f"- {p}" for p in plans)]
     first = parts.standing(session.job, language, plans=False).said[:1]

@@ -21,15 +21,10 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
     return text.replace("\n", "")
 
 
-def texts(section: str) -> Mapping[str, str]:
-    """The expressions of a section, as text for others to take in."""
-    parts = {**_TABLE["parts"], "number": NUMBER}
-    return {name: filled(text, parts) for name, text in _TABLE[section].items()}
-
-
 def patterns(section: str) -> Mapping[str, re.Pattern[str]]:
     """The expressions of a section."""
-    return {name: re.compile(f"(?i){text}") for name, text in texts(section).items()}
+    parts = {**_TABLE["parts"], "number": NUMBER}
+    return {name: re.compile(f"(?i){filled(text, parts)}") for name, text in _TABLE[section].items()}
 
 
 def words(section: str) -> frozenset[str]:

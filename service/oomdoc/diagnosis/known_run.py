@@ -36,8 +36,8 @@ def answer_about(job: Job, words: str, *, weighs: bool = True) -> Answered:
         asked = replace(asked, axes=())
     if asked.wanted == "cards":
         job = job.with_fields({name: None for name in ("gpus", "nodes", "world", "dp", "tp", "pp") if job.get(name)})
-    careful = is_careful(job)
-    job = chosen_run(job, asked) if careful else job
+    job, careful = _of_usual_requests(job), is_careful(job)
+    job = chosen_run(job, asked) if careful or asked.wanted == "cards" else job
     priced = price(job, careful=careful)
     sides = compared(job, asked, counts_of_sides(job))
     about = Plain(job, priced.job, priced.estimate, careful, asked, sides)
@@ -49,10 +49,18 @@ def priced_run(job: Job) -> Priced:
 
     :raises OomdocError: where it cannot be priced.
     """
-    careful = is_careful(job)
+    job, careful = _of_usual_requests(job), is_careful(job)
     return price(chosen_run(job, Asked()) if careful else job, careful=careful)
 
 
 def is_careful(job: Job) -> bool:
     """Whether open fields are filled as a careful person starts: no trainer's own defaults are what runs."""
     return bool(job.planned) or job.framework is None
+
+
+def _of_usual_requests(job: Job) -> Job:
+    """Several requests at once have the usual length, where that is stated beside the longest."""
+    usual, longest = job.seq_len, job.get("serving.max_model_len")
+    several = (job.get("serving.concurrency") or 1) > 1 and job.objective == "inference"
+    shorter = usual is not None and longest is not None and usual < longest
+    return job.with_fields({"serving.max_model_len": usual}) if several and shorter else job

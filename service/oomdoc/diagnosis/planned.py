@@ -302,9 +302,12 @@ def _engine_for(job: Job, asked: Asked) -> Assumption | None:
 
 def _named(job: Job, asked: Asked) -> Job:
     """With the settings that the question names and no reader took; more than eight cards are several machines."""
-    sizes = ("seq_len", "gpus", "nodes", "capacity_gib", "serving.concurrency")
-    closed = {"quant", "method", "objective", *sizes, *(_TRAINED if job.objective == "inference" else ())}
-    for name, value in asked.settings.items():
+    closed = {"seq_len", "gpus", "nodes", "capacity_gib", "serving.concurrency", *("prompt_len", "completion_len")}
+    closed |= {"quant", "method", "objective", *(_TRAINED if job.objective == "inference" else ())}
+    share = "gpu_memory_utilization"
+    beside = {f"serving.{share}": f"rollout.{share}"} if job.objective in ONLINE else {}
+    for given, value in asked.settings.items():
+        name = beside.get(given, given)  # an engine beside a trainer serves its rollouts
         if name not in closed and job.get(name) is None:
             job = job.with_fields({name: value})
     compared = any("gpus" in side.fields for axis in asked.axes for side in axis)

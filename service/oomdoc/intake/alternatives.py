@@ -227,7 +227,7 @@ def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
     return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
 
 
-_TRAILING: Final = compiled(r"(?:,|(?: (?:and|or|with|in|on|of|to|for|at|the|an?))+|和|与|或)\s*\Z")
+_TRAILING: Final = compiled(r"(?:,|(?: (?:and|or|vs\.?|versus|with|in|on|of|to|for|at|the|an?))+|和|与|或)\s*\Z")
 _OPTION_ENDS: Final = compiled(r"[?？。\n]|\.\s")
 _IN_16_BITS: Final = ("quant", "none")
 _PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -253,12 +253,12 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
     return tuple(found)
 
 
-def _numbered(text: str) -> dict[str, list[list[Mention]]]:
+def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]]:
     """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
     by_field: dict[str, list[list[Mention]]] = {}
     others = [(start, end) for start, end, _ in cards_in(text)]
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]
-    lists = lists_in(text, ROWS, others)
+    lists = lists_in(text, ROWS, others, turn=turn)
     named = {one.start for values in lists for one in values}
     for values in lists:
         field = values[0].field
@@ -281,25 +281,46 @@ def _number(text: str, field: str, value: float, start: int, end: int) -> Mentio
 
 def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     """Settings that the words name with one value, beyond what is compared: ``bs2``, ``optimizer offloaded to CPU``."""
-    numbers = {field: list(chain(*found)) for field, found in _numbered(text).items()}
+    compared = {field for side in sides for field in side.fields}
+    out = {}
+    for field, mentions in values_in(text).items():
+        said = [m[2].fields[field] for m in mentions if _is_said(text, m[0], m[1])]
+        if field not in compared and len(said) == len(mentions) == said.count(said[0] if said else None):
+            out[field] = said[0]
+    return {**_switched_off(text, {*compared, *out}), **out}
+
+
+def _switched_off(text: str, others: set[str]) -> dict[str, Any]:
+    """Settings that are named only to say that they are off: "no liger", ``checkpointing disabled``."""
+    found: dict[str, Any] = {}
+    for name, pattern in ROWS.group("setting").items():
+        field, places = name.split(":")[0], [match.span() for match in pattern.finditer(text)]
+        off = all(negated(text, start) or _is_denied(text, end) for start, end in places)
+        off = off and all(_weighed(text, start, end) is None for start, end in places)
+        if places and off and field not in others:
+            found.setdefault(field, _value_of(name, on=False))
+    return found
+
+
+def values_in(text: str, *, turn: bool = False) -> dict[str, list[Mention]]:
+    """By field: every value that the words name, whether they set, deny or only speak of; ``turn`` as for lists."""
+    numbers = {field: list(chain(*found)) for field, found in _numbered(text, turn=turn).items()}
     values, switched = {**worded(text), **numbers}, dict[str, list[Mention]]()
     for name, pattern in ROWS.group("setting").items():
         side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
             switched.setdefault(name.split(":")[0], []).extend(found)  # what is offloaded is more than one
-    values = {**switched, **values}
-    compared = {field for side in sides for field in side.fields}
-    out = {}
-    for field, mentions in values.items():
-        said = [m[2].fields[field] for m in mentions if _is_said(text, m[0], m[1])]
-        if field not in compared and len(said) == len(mentions) == said.count(said[0] if said else None):
-            out[field] = said[0]
-    return out
+    return {**switched, **values}
+
+
+def _is_denied(text: str, end: int) -> bool:
+    """Whether what follows denies it, in the same breath."""
+    return text[end : end + 1] not in (",", "，") and denied(text, end)
 
 
 def _is_said(text: str, start: int, end: int) -> bool:
     """Whether a setting is said to be so: not denied before or behind it, and not what the question weighs."""
-    return not negated(text, start) and not denied(text, end) and _weighed(text, start, end) is None
+    return not negated(text, start) and not _is_denied(text, end) and _weighed(text, start, end) is None
 
 
 def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:

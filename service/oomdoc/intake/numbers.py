@@ -136,19 +136,22 @@ class Listed:
 
 def number_of(written: str) -> int | float:
     """``16k``, ``4,096``, ``1m``, ``0.9``, ``two``, ``双``."""
-    if written.startswith((".", "0.")):
+    if "." in written and written[-1:].isdigit():
         return float(written)
     if written[0].isdigit():
         return to_tokens(written) or 0
     return to_count(written.lower())
 
 
-def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -> list[tuple[Listed, ...]]:
+def lists_in(
+    text: str, rows: Patterns, names: Sequence[tuple[int, int]] = (), *, turn: bool = False
+) -> list[tuple[Listed, ...]]:
     """Every value of a setting, those of one list together; lists in the order of the text, each in its own order.
 
     :param names: places of names, whose numbers are none of a setting.
+    :param turn: whether it goes on about a run: a rank is one of adapters, and what no run can have is read too.
     """
-    named = list(_anchors(text, rows))
+    named = list(_anchors(text, rows, turn=turn))
     bare = [one for one in bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
     apart = [*names, *(m.span() for name in _PROMPTS for m in rows[name].finditer(text))]
     anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
@@ -161,7 +164,7 @@ def lists_in(text: str, rows: Patterns, names: Sequence[tuple[int, int]] = ()) -
             chain.extend(reader.further(chain[-1], back=False, close=close))
     out: list[tuple[Listed, ...]] = []
     for chain in found:
-        alone = len(chain) == 1 and chain[0] in bare
+        alone = len(chain) == 1 and chain[0] in bare and not turn
         if not alone and not any(chain[0] in other and chain[0].field == other[0].field for other in out):
             out.append(tuple(chain))
     return out
@@ -171,15 +174,26 @@ _PROMPTS: Final = ("in_out", "out_behind", "completion", "global_batch")
 """Lengths of what goes in and of what comes out, and the batch of all cards: no values of one length or batch."""
 
 
-def _anchors(text: str, rows: Patterns) -> Iterator[Listed]:
+def _anchors(text: str, rows: Patterns, *, turn: bool) -> Iterator[Listed]:
     """Values beside which it stands what they are of."""
-    low = text.lower()
+    low, taken = text.lower(), set[tuple[int, int]]()
     for field, pattern in rows.group("number").items():
-        if not pattern.may_match(low) or (field == "lora.r" and "lora" not in low):
+        if not pattern.may_match(low) or (field == "lora.r" and "lora" not in low and not turn):
             continue  # a rank without adapters is that of a process
         for match in pattern.finditer(text):
             place = next(n for n in range(1, len(match.groups()) + 1) if match[n])
-            yield Listed(field, number_of(match[place]), *match.span(place))
+            if match.span(place) in taken:
+                continue  # an earlier row names it more closely
+            taken.add(match.span(place))
+            value = number_of(match[place].rstrip("% "))
+            share = field.endswith("utilization")
+            value = value / 100 if share and value >= _PERCENT_FROM else value
+            if turn or share or value == int(value):
+                yield Listed(field, value, *match.span(place))
+
+
+_PERCENT_FROM: Final = 5
+"""A share from which it is meant in percent."""
 
 
 def is_near(one: float, other: float) -> bool:
