@@ -20,6 +20,7 @@ class ShownFormat(StrEnum):
     """How a case is printed."""
 
     json = "json"
+    osv = "osv"
     markdown = "markdown"
 
 
@@ -76,8 +77,26 @@ def show_(
     case = found(identifier)
     if format_ is ShownFormat.json:
         print_json(case_document(case))
+    elif format_ is ShownFormat.osv:
+        from oomkb.records.osv import osv
+
+        if (advisory := osv(case)) is None:
+            raise RecordError("names no affected range", where=case.id, hint="print it as json or markdown")
+        print_json(advisory)
     else:
         show(case_page(case, "en" if lang is Language.auto else lang.value))
+
+
+@app.command()
+def export() -> None:
+    """Write every case that names affected versions as an OSV advisory, in one JSON list.
+
+    Example: `oomdoc case export > advisories.json`
+    """
+    from oomkb.records.loader import load_cases
+    from oomkb.records.osv import osv
+
+    print_json([advisory for case in load_cases() if (advisory := osv(case)) is not None])
 
 
 @app.command()
