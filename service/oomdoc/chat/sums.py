@@ -56,8 +56,8 @@ def sum_of(name: str, priced: Priced, language: str) -> str:
         return word("chat.sum-rollout", language, share=f"{share:g}", capacity_bytes=capacity, **values)
     if name == "kv cache" and estimate.served is not None:
         served = estimate.served
-        tokens = f"{served.at_once * served.length:,}"
-        return word("chat.sum-cache", language, tokens=tokens, token_kib=f"{served.token_bytes / KIB:.4g}", **values)
+        cached = f"{served.at_once * served.length:,}"
+        return word("chat.sum-cache", language, tokens=cached, token_kib=f"{served.token_bytes / KIB:.4g}", **values)
     setting = resolve_setting(priced.job, priced.shape)
     tokens = setting.batch * setting.seq / max(1, setting.cp * setting.sp)
     if name == "logits and loss":
@@ -67,7 +67,7 @@ def sum_of(name: str, priced: Priced, language: str) -> str:
     if name in _ACTIVE:
         layers = 1 if name == "recomputed layer" else priced.shape.layer_count
         each = size / (tokens * priced.shape.dims.hidden * layers)
-        counts = {"tokens": f"{tokens:,.0f}", "hidden": f"{priced.shape.dims.hidden:,}", "layers": layers}
+        counts = {"tokens": f"{tokens:,.0f}", "hidden": f"{priced.shape.dims.hidden:,}", "layers": f"{layers}"}
         return word("chat.sum-activations", language, each=f"{each:.2g}", **counts, **values)
     return _of_parameters(name, size, priced, setting, language)
 

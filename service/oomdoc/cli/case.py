@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from enum import StrEnum
@@ -96,7 +97,8 @@ def export() -> None:
     from oomkb.records.loader import load_cases
     from oomkb.records.osv import osv
 
-    print_json([advisory for case in load_cases() if (advisory := osv(case)) is not None])
+    advisories = [advisory for case in load_cases() if (advisory := osv(case)) is not None]
+    show(json.dumps(advisories, ensure_ascii=False, indent=2, default=str))
 
 
 @app.command()
