@@ -25,7 +25,7 @@ from oomdoc.diagnosis.planned import (
     runs_on,
     wants_figure,
 )
-from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.diagnosis.result import Diagnosis, Plan
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
 from oomdoc.diagnosis.serving_answers import (
     cache_alone,
@@ -40,9 +40,10 @@ from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked, asked_of
+from oomdoc.intake.wanted import Wanted
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
-from oomkb.errors import OomdocError
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
@@ -364,3 +365,23 @@ def _flips(about: Plain) -> Iterator[Message]:
         need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)
         if need and not fits:
             yield say("answer.without-checkpointing", needed_bytes=need)
+
+
+def sizes_with(plan: Plan, wanted: Wanted) -> Iterator[Message]:
+    """How long or how large a batch the run may have once a plan is followed, where a report asks for it."""
+    from oomdoc.diagnosis.planning import largest_of
+
+    if wanted not in ("length", "batch") or not plan.priced or plan.fits_probability < FITS:
+        return
+    name = "serving.max_model_len"
+    if wanted == "length" and any(name in change.fields for change in plan.changes):
+        yield say("answer.then-length", length=f"{plan.job.get(name):,}")  # as long as what was printed leaves room for
+        return
+    try:
+        sizes = largest_of(plan.job, careful=False, wanted=FITS)
+    except (OomdocError, *ARITHMETIC_ERRORS):
+        return
+    if wanted == "batch" and (batch := sizes.get("micro_batch")):
+        yield say("answer.then-batch", batch=batch)
+    elif wanted == "length" and (length := sizes.get(name) or sizes.get("seq_len")):
+        yield say("answer.then-length", length=f"{length:,}")

@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
-from oomdoc.diagnosis.answering import decisive
+from oomdoc.diagnosis.answering import decisive, sizes_with
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import Plain, grid_for
 from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.forms import FITS, compared, machines_of, needed_of, price_form, verdict_on
+from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.own_figures import of_own_figures, sees_figures
 from oomdoc.diagnosis.planned import (
@@ -31,7 +31,7 @@ from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, Plan, TensorMatch, Verdict
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
@@ -49,7 +49,6 @@ from oomdoc.evidence import Evidence, Message, Supposed, problem_of, say
 from oomdoc.intake.asked import asked_beside, asked_of
 from oomdoc.intake.configs import to_job
 from oomdoc.intake.digest import query_of
-from oomdoc.intake.wanted import Wanted
 from oomkb.errors import ARITHMETIC_ERRORS, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
@@ -83,26 +82,6 @@ def answers_to(evidence: Evidence, job: Job) -> Iterator[Message]:
         if assumed := list(assumed_of(priced.job)):
             yield say("answer.assumed", assumed=assumed)
         yield from _with_checkpointing(other, priced)
-
-
-def sizes_with(plan: Plan, wanted: Wanted) -> Iterator[Message]:
-    """How long or how large a batch the run may have once a plan is followed, where a report asks for it."""
-    from oomdoc.diagnosis.planning import largest_of
-
-    if wanted not in ("length", "batch") or not plan.priced or plan.fits_probability < FITS:
-        return
-    name = "serving.max_model_len"
-    if wanted == "length" and any(name in change.fields for change in plan.changes):
-        yield say("answer.then-length", length=f"{plan.job.get(name):,}")  # as long as what was printed leaves room for
-        return
-    try:
-        sizes = largest_of(plan.job, careful=False, wanted=FITS)
-    except (OomdocError, *ARITHMETIC_ERRORS):
-        return
-    if wanted == "batch" and (batch := sizes.get("micro_batch")):
-        yield say("answer.then-batch", batch=batch)
-    elif wanted == "length" and (length := sizes.get(name) or sizes.get("seq_len")):
-        yield say("answer.then-length", length=f"{length:,}")
 
 
 def _with_checkpointing(job: Job, priced: Priced) -> Iterator[Message]:
