@@ -97,6 +97,8 @@ def read_changes(turn: str, context: Context) -> Changes:
     longest = found.get("serving.max_model_len") or job.get("serving.max_model_len")
     if usual is not None and asked.wanted != "requests":
         found |= {"seq_len": usual} if longest else {"seq_len": usual, "serving.max_model_len": usual}
+    elif usual is not None and usual > (longest or 0):
+        found |= {"serving.max_model_len": usual}  # as many of these as the cache holds
     if other and job.objective != "inference":
         found = {name: value for name, value in found.items() if not name.startswith("serving.")}
     return Changes(other | found)
@@ -122,6 +124,8 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     if share is not None and "gpu_memory_utilization" not in found and not _RE["other_share"].search(turn):
         found.setdefault(context.utilization, float(share["n"]))
     asked = asked_in(turn)
+    if serves and asked.concurrency and asked.wanted != "requests":
+        found.setdefault("serving.concurrency", asked.concurrency)
     if asked.completion and context.job.objective in ONLINE:
         found.setdefault("completion_len", asked.completion)
     found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}

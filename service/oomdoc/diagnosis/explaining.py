@@ -112,6 +112,8 @@ def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | Non
         return True
     if asked.wanted == "model" and view.stated("gpu") is not None:
         return False
+    if asked.wanted == "cache" and view.stated("model") is not None and (asked.length or asked.concurrency):
+        return False
     of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
     if of_a_card and found[0].probability < _SURE:
         return False

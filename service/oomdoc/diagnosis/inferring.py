@@ -100,7 +100,8 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
         return _confirmed(job, base, seen)
     tried = _search(job, base, seen)
     best = max(tried, key=lambda c: c.score)
-    if seen.phase in _FILLED_BIT_BY_BIT and (base.shown_bytes or 0.0) >= (seen.figure_bytes or math.inf):
+    filling = seen.phase in _FILLED_BIT_BY_BIT or (seen.phase == "forward" and job.grad_ckpt is False)
+    if filling and (base.shown_bytes or 0.0) >= (seen.figure_bytes or math.inf):
         return Inference(job, priced)
     if best.likelihood < _EXPLAINED:
         return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)

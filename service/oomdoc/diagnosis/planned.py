@@ -227,6 +227,10 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     split = (job.sp or 1) > 1  # samples over ranks, as no engine does
     told = split or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
     tells = told or asked.scratch or (job.sharding or asked.settings.get("sharding")) is not None
+    if asked.wanted == "cache" and job.objective in (None, "sft") and not asked.trains:
+        job = job.with_fields(
+            {"objective": "inference", "method": None}
+        )  # whatever "full 128k" may have been taken for
     if job.objective is None and not asked.trains and (asked.infers or not tells):
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
     if asked.card is not None and job.gpu is None and job.capacity_gib is None:
