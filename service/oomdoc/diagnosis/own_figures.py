@@ -269,13 +269,16 @@ def of_own_figures(
 ) -> tuple[Answer | None, tuple[Message, ...]] | None:
     """The answer that a person's own figures give without the memory model, and whether what is asked about fits.
 
-    :param priced: whether the model can price the run: then it carries the figures over itself.
+    :param priced: whether the model can price the run: then it carries a figure over itself, unless a line of several
+        reaches what is asked about.
     """
     if evidence.outcome is not None and evidence.outcome.name in _TOLD:
         return None
     if said := tuple(pools(evidence)):
         return _OF_CARD.get(said[0].key), said
-    line = None if priced else measured_line(evidence, capacity_bytes)
+    line = measured_line(evidence, capacity_bytes)
+    if priced and line is not None and (len(line.points) == 1 or not line.asked):
+        line = None  # the memory model carries the figures over, and says what they mean
     if line is None or (len(line.points) == 1 and not line.asked):
         return None
     if line.fits is None:

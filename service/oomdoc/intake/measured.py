@@ -73,7 +73,7 @@ def _listed(lines: Sequence[Line]) -> Iterator[Signal]:
         value = round(_value(number))
         if number["unit"]:
             yield _signal("size-beside", rows, text, number, {"size_bytes": value * _GIB})
-        elif value >= _MIN_LENGTH if field == "seq_len" else 1 < value <= _MAX_ASKED_BATCH:
+        elif "." not in number["n"] and (value >= _MIN_LENGTH if field == "seq_len" else 1 < value <= _MAX_ASKED_BATCH):
             yield _signal("size-beside", rows, text, number, {"field": field, "value": value})
 
 
@@ -94,12 +94,17 @@ def _run_from(text: str, numbers: Sequence[re.Match[str]], first: int) -> list[t
             break
         if _RE["within"].fullmatch(between) is None or size["unit"] or "." in size["n"] or _of_other(text, size):
             break
-        if figure["unit"] is None and (not out or figure["k"]):
+        if figure["unit"] is None and (figure["k"] or not (out or ("." in figure["n"] and _is_headed(text)))):
             break
         if out and not (_value(out[-1][0]) < _value(size) and _value(out[-1][1]) <= _value(figure)):
             break
         out.append((size, figure))
     return out if len(out) > 1 else []
+
+
+def _is_headed(text: str) -> bool:
+    """Whether their unit, and that they were measured, stand apart from the figures: ``bs->peak GiB: 1->19.5``."""
+    return _RE["header"].search(text) is not None and _MEASURED.search(text) is not None
 
 
 def _last(pair: tuple[re.Match[str], re.Match[str]]) -> int:
