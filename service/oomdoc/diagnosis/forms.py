@@ -198,6 +198,13 @@ def machines_of(cards: int) -> dict[str, int]:
     return {"gpus": PER_MACHINE, "nodes": machines} if machines > 1 and not rest else {}
 
 
+def batch_at_once(job: Job) -> Job:
+    """The batch of a model that is only run is the requests that are in the cache together."""
+    if (job.micro_batch or 1) > 1 and job.get("serving.concurrency") is None:
+        return job.with_fields({"serving.concurrency": job.micro_batch, "micro_batch": None})
+    return job
+
+
 def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
     """Models of which each is trained over 4-bit or 16-bit weights; a format alone is none of training."""
     method = job.method if job.method in ("full", "lora") else "lora"

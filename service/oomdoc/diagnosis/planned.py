@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import BASE, first_that_fits, forms_of_sides, machines_of, offloading, sharded
+from oomdoc.diagnosis.forms import (
+    BASE,
+    batch_at_once,
+    first_that_fits,
+    forms_of_sides,
+    machines_of,
+    offloading,
+    sharded,
+)
 from oomdoc.diagnosis.view import spelled_out
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of
@@ -114,13 +122,6 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     ):
         job = _of_engine_s_length(job)
     return Choice(_mixed(chosen_run(job, asked), evidence, asked), asked, careful)
-
-
-def _batch_at_once(job: Job) -> Job:
-    """The batch of a model that is only run is the requests that are in the cache together."""
-    if (job.micro_batch or 1) > 1 and job.get("serving.concurrency") is None:
-        return job.with_fields({"serving.concurrency": job.micro_batch, "micro_batch": None})
-    return job
 
 
 def chosen_run(job: Job, asked: Asked) -> Job:
@@ -241,7 +242,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     job = offloading(_with_answers(job, asked, written=written))
     job = _of_length(_named(job, asked), asked)
     if job.objective == "inference":
-        job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else _batch_at_once(job)
+        job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else batch_at_once(job)
         if asked.servers and (job.gpus or job.world or 1) == 1:
             device = device_of(job)
             each = device.capacity_bytes / asked.servers / GIB if device is not None else None
