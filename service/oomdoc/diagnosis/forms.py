@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
+from oommemory.ranks import cards_needed
+
 from oomdoc.evidence import Message, problem_of
 from oomdoc.intake.alternatives import combined
 from oomdoc.intake.asked import Asked
@@ -202,6 +204,14 @@ def batch_at_once(job: Job) -> Job:
     """The batch of a model that is only run is the requests that are in the cache together."""
     if (job.micro_batch or 1) > 1 and job.get("serving.concurrency") is None:
         return job.with_fields({"serving.concurrency": job.micro_batch, "micro_batch": None})
+    return job
+
+
+def split_as_stated(job: Job) -> Job:
+    """Without a number of cards that is less than the model is split over: it is another run's, or somebody's guess."""
+    cards = job.world or (job.gpus or 0) * (job.nodes or 1)
+    if cards and cards < cards_needed(job):
+        return job.with_fields({"gpus": None, "world": None})
     return job
 
 

@@ -16,6 +16,7 @@ from oomdoc.diagnosis.forms import (
     machines_of,
     offloading,
     sharded,
+    split_as_stated,
 )
 from oomdoc.diagnosis.view import spelled_out
 from oomdoc.evidence import Evidence
@@ -25,7 +26,6 @@ from oomkb.dataclass import dataclass
 from oomkb.frameworks import LAUNCHERS, complete, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
-from oomkb.memory.ranks import cards_needed
 from oomkb.memory.setting import ONLINE
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import device_of
@@ -110,7 +110,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     """The run that a question is about."""
     asked = asked_of(evidence)
     careful = careful_job(evidence, job)
-    job = _split_as_stated(spelled_out(job, evidence))
+    job = split_as_stated(spelled_out(job, evidence))
     name = job.model if isinstance(job.model, str) else ""
     if name.isalpha() and job.params_b is None and models.find(name) is None:
         job = job.with_fields({"model": None})  # a family, of which the question leaves the size open
@@ -135,14 +135,6 @@ def _of_engine_s_length(job: Job) -> Job:
     if job.objective != "inference" or job.get(name) is not None or own.get(name) is None:
         return job
     return job.assuming({name: own.assumed[name]})
-
-
-def _split_as_stated(job: Job) -> Job:
-    """Without a number of cards that is less than the model is split over: it is another run's, or somebody's guess."""
-    cards = job.world or (job.gpus or 0) * (job.nodes or 1)
-    if cards and cards < cards_needed(job):
-        return job.with_fields({"gpus": None, "world": None})
-    return job
 
 
 def _first_side(job: Job, asked: Asked) -> Job:
