@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from oommemory.ranks import cards_needed
-
 from oomdoc.evidence import Message, problem_of
 from oomdoc.intake.alternatives import combined
 from oomdoc.intake.asked import Asked
@@ -17,6 +15,7 @@ from oomkb.errors import OomdocError
 from oomkb.frameworks import ENGINES, supports
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.ranks import cards_needed
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
