@@ -33,7 +33,9 @@ def unread_numbers(turn: str, fields: Mapping[str, Any], context: Context) -> tu
     job = flat(context.job)
     machines = (fields.get("gpus") or job.get("gpus") or 0) * (fields.get("nodes") or job.get("nodes") or 1)
     stages = [int(digit) for value in fields.values() if isinstance(value, str) for digit in re.findall(r"\d+", value)]
-    return unused(asked_in(turn).numbers, dict(fields), job, machines, stages)[:_MOST]
+    asked = asked_in(turn)
+    each = asked.request_length if asked.wanted == "requests" else None  # as many of these as the cache holds
+    return unused(asked.numbers, dict(fields), job, machines, stages, each)[:_MOST]
 
 
 def unread_names(turn: str, context: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:

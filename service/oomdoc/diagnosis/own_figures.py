@@ -170,7 +170,10 @@ def _named(field: str, value: int) -> Message:
 
 
 def _run(name: Any, size_bytes: float, capacity_bytes: float | None) -> Message:
-    key = "own-run" if capacity_bytes is None else "own-fits" if size_bytes <= _USABLE * capacity_bytes else "own-not"
+    key = "own-run"
+    if capacity_bytes is not None:
+        tight = "own-tight" if size_bytes <= capacity_bytes else "own-not"
+        key = "own-fits" if size_bytes <= _USABLE * capacity_bytes else tight
     return say(f"answer.{key}", name=name, size_bytes=size_bytes, capacity_bytes=capacity_bytes or 0.0)
 
 
@@ -227,7 +230,7 @@ class MeasuredLine:
             return None
         low, high = self.bounds(max(self.asked))
         usable = _USABLE * self.capacity_bytes
-        return True if high <= usable else False if low > usable else None
+        return True if high <= usable else False if low > self.capacity_bytes else None
 
     def bounds(self, size: int) -> tuple[float, float]:
         """Between how many bytes it takes at this size: equal on a line through several figures."""
@@ -297,14 +300,14 @@ def by_measured_line(line: MeasuredLine) -> Iterator[Message]:
         return
     listed = [say("answer.own-point", size_bytes=y, name=_named(line.field, x)) for x, y in line.points]
     runs = [_run(_named(line.field, size), line.bytes_at(size), capacity) for size in line.asked]
-    if capacity is not None and (not line.asked or line.fits is False or line.field == "micro_batch"):
+    if capacity is not None and (not line.asked or not line.fits or line.field == "micro_batch"):
         grain = _GRAIN[line.field]
         most = int((_USABLE * capacity - line.fixed_bytes) / line.step_bytes) // grain * grain
         if most > 0:
             size = line.bytes_at(most)
             runs.append(say("answer.own-largest", name=_named(line.field, most), size_bytes=size))
-    if line.fits is not None:
-        yield say("answer.own-yes" if line.fits else "answer.own-no")
+    if capacity is not None and line.asked:
+        yield say(f"answer.own-{'perhaps' if line.fits is None else 'yes' if line.fits else 'no'}")
     step = line.step_bytes * unit
     yield say(f"answer.own-line-{line.field}".replace("_", "-"), step_bytes=step, fixed_bytes=line.fixed_bytes)
     if runs:

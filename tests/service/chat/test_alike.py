@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from talking import talk
 
+from oomdoc.chat.conversation import respond
+from oomdoc.chat.session import Session
 from oomdoc.diagnosis.known_run import priced_run
 
 TRAINED = "LoRA of Qwen2.5-7B on one RTX 4090"
@@ -108,3 +111,19 @@ def test_turns_that_go_back_to_what_was_said(turns: tuple[str, ...], fields: dic
 def test_what_an_answer_says_first(base: str, turns: tuple[str, ...], said: str) -> None:
     _, (*_, reply) = talk(base, *turns)
     assert said in "\n".join(reply["answer"].split("\n")[:2])
+
+
+def test_users_of_a_length_each() -> None:
+    """How many requests of 16k the cache holds: half as many as of 8k, and nothing of the turn is left unread."""
+    session, _ = respond(Session(), "vLLM: Qwen3-32B-AWQ on one A6000 48GB, context 8192")
+    _, short = respond(session, "how many users at 8k each?")
+    _, long = respond(session, "how many users at 16k each?")
+    counts = [int(re.search(r"(\d+) requests of", reply.answer)[1]) for reply in (short, long)]
+    assert counts[0] // 2 == counts[1]
+    assert "not understand" not in short.answer + long.answer
+
+
+def test_so_many_at_once_in_words() -> None:
+    session, _ = respond(Session(), "mistral small 24b awq on a 3090, 32k context")
+    _, reply = respond(session, "two users at once, both full")
+    assert reply.changed["serving.concurrency"] == 2
