@@ -42,7 +42,7 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     yield from alone
     for line in list(candidates(SIZED, lines, words))[:_MAX_MEASURED] if alone else ():
         for found in SIZED.finditer(line.raw[:LONG]):
-            data = {"field": "micro_batch" if found["xb"] else "seq_len", "value": count_of(found["n"])}
+            data = _size_of(found)
             if data["field"] == alone[0].data["field"]:
                 yield Signal("size-beside", line.span(found.start() + 1), MappingProxyType(data))
 
@@ -128,6 +128,11 @@ _MAX_TO_ITS_NAME: Final = 4
 """Characters between the name of a size and its number."""
 
 
+def _size_of(found: re.Match[str]) -> dict[str, object]:
+    """The field and the value of a batch or a length with its name."""
+    return {"field": "micro_batch" if found["xb"] else "seq_len", "value": count_of(found["n"])}
+
+
 def _value(number: re.Match[str]) -> float:
     return float(number["n"].replace(",", "")) * (1024 if number["k"] else 1)
 
@@ -163,7 +168,7 @@ def _beside(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
             found = _nearest(text, at, held.span()) if _is_measured(text, held.span()) else None
             if found is None:
                 continue
-            data = {"field": "micro_batch" if found["xb"] else "seq_len", "value": count_of(found["n"])}
+            data = _size_of(found)
             shown = {"shown_bytes": round(float(held["n"]) * _GIB), "measured": True}
             yield Signal("worked-at", line.span(held.start() + 1), MappingProxyType({**data, **shown}))
 

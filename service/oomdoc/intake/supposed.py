@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.evidence import Evidence, Source, Supposed
+from oomdoc.evidence import Evidence, Fact, Source, Supposed
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.patterns import patterns
 
@@ -62,8 +62,8 @@ def behind_solved(prose: str) -> str:
 
 def with_shared(rest: Evidence, whole: Evidence) -> Evidence:
     """What is read of the question behind a failure that is over, with what the failed run has in common with it."""
-    shared = {name: whole.facts[name] for name in _KEPT if name in whole.facts and name not in rest.facts}
-    return replace(rest, facts={**shared, **rest.facts}, framework=rest.framework or whole.framework)
+    facts = {**_shared(_KEPT, rest, whole), **rest.facts}
+    return replace(rest, facts=facts, framework=rest.framework or whole.framework)
 
 
 def _supposed(text: str) -> str:
@@ -99,8 +99,12 @@ def with_suppositions(rest: Evidence, whole: Evidence, supposed: Sequence[Suppos
     :param rest: what is read without them.
     :param whole: what is read with them.
     """
-    shared = {name: whole.facts[name] for name in _OF_BOTH if name in whole.facts and name not in rest.facts}
-    return replace(rest, facts={**rest.facts, **shared}, supposed=tuple(supposed))
+    return replace(rest, facts={**rest.facts, **_shared(_OF_BOTH, rest, whole)}, supposed=tuple(supposed))
+
+
+def _shared(names: Sequence[str], rest: Evidence, whole: Evidence) -> dict[str, Fact]:
+    """The facts of these names that the whole input states and the rest of it does not."""
+    return {name: whole.facts[name] for name in names if name in whole.facts and name not in rest.facts}
 
 
 def supposed_in(sentence: str, alone: Evidence) -> Supposed:
