@@ -86,8 +86,8 @@ _USABLE: Final = 0.95
 """Share of the card up to which a figure that is carried over is taken to fit."""
 _MAX_STEPS: Final = 1023
 """Samples, or grains of a length, up to which the largest is looked for."""
-_GRAIN: Final = {"micro_batch": 1, "seq_len": 256}
-_NAMES: Final = {"micro_batch": "answer.named-micro-batch", "seq_len": "answer.named-seq-len"}
+_GRAIN: Final = {"micro_batch": 1, "seq_len": 256, "users": 1, "step": 1}
+_NAMES: Final = {field: f"answer.named-{field.replace('_', '-')}" for field in _GRAIN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,11 +241,15 @@ class MeasuredLine:
 def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredLine | None:
     """The least-squares line through at least two figures of one size; ``None`` where they do not rise with it."""
     told = [s.data for s in evidence.find("worked-at") if s.data.get("measured")]
+    told = told or [s.data for s in evidence.find("held-at")]
     points = sorted({(d["value"], float(d["shown_bytes"])) for d in told})
     if not points or len({d["field"] for d in told}) > 1 or len({size for size, _ in points}) < len(points):
         return None
     beside = [s.data for s in evidence.find("size-beside")]
     asked = sorted({d["value"] for d in beside if "value" in d} - {size for size, _ in points})
+    if len(points) == 1:
+        fixed = next((float(d["fixed_bytes"]) for d in beside if d.get("fixed_bytes", 0) < points[0][1]), None)
+        points = points if fixed is None else [(0, fixed), *points]
     if len(points) == 1:  # at most all of it grows with the size
         size, held = points[0]
         return MeasuredLine(told[0]["field"], tuple(points), 0.0, held / size, tuple(asked), capacity_bytes)
@@ -279,6 +283,8 @@ def of_own_figures(
         return None
     if said := tuple(pools(evidence)):
         return _OF_CARD.get(said[0].key), said
+    if shares := tuple(pool_shares(evidence)):
+        return None, shares
     line = measured_line(evidence, capacity_bytes)
     if priced and line is not None and (len(line.points) == 1 or not line.asked):
         line = None  # the memory model carries the figures over, and says what they mean
@@ -298,9 +304,9 @@ def by_measured_line(line: MeasuredLine) -> Iterator[Message]:
     if len(line.points) == 1:
         yield from _by_one_figure(line)
         return
-    listed = [say("answer.own-point", size_bytes=y, name=_named(line.field, x)) for x, y in line.points]
+    listed = [say("answer.own-point", size_bytes=y, name=_named(line.field, x)) for x, y in line.points if x]
     runs = [_run(_named(line.field, size), line.bytes_at(size), capacity) for size in line.asked]
-    if capacity is not None and (not line.asked or not line.fits or line.field == "micro_batch"):
+    if capacity is not None and (not line.asked or not line.fits or line.field not in ("seq_len",)):
         grain = _GRAIN[line.field]
         most = int((_USABLE * capacity - line.fixed_bytes) / line.step_bytes) // grain * grain
         if most > 0:
@@ -324,8 +330,20 @@ def _by_one_figure(line: MeasuredLine) -> Iterator[Message]:
     yield say("answer.own-second", point=_point(Point(line.field, *line.points[0], 0.0)))
 
 
-_UNIT: Final = {"micro_batch": 1, "seq_len": 1024}
-"""Samples or tokens by which a line is described."""
+_UNIT: Final = {"micro_batch": 1, "seq_len": 1024, "users": 1, "step": 100}
+"""Samples, tokens, users or steps by which a line is described."""
+
+
+def pool_shares(evidence: Evidence) -> Iterator[Message]:
+    """How many users a cache holds, where a person says which share of it so many take."""
+    for signal in evidence.find("pool-share"):
+        users, share, tokens = signal.data["users"], signal.data["share"], signal.data.get("tokens")
+        full = int(users / share)
+        yield say("answer.pool-share", users=users, share=share, full=full)
+        if tokens:
+            yield say("answer.pool-tokens", each=round(tokens * share / users), tokens=tokens)
+        if asked := signal.data.get("asked"):
+            yield say("answer.pool-asked" if asked <= full else "answer.pool-asked-not", users=asked, share=asked / full)
 _CONTEXT_BYTES: Final = 1.0 * GIB
 """What CUDA and its libraries take of a card beside what PyTorch reserves: 0.3 to 1 GiB."""
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, product
 from math import prod
 from typing import Any, Final
 
 from oomdoc.intake.numbers import bare_lengths, is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
+from oomdoc.intake.quantities.fields import listed, refuted
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, models_in, worded
 from oomkb.kept import compiled
 
@@ -31,6 +33,12 @@ _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serv
 """Settings of which a run has one value."""
 _MACHINES: Final = frozenset({"gpus", "nodes"})
 """What "or do we need 16?" counts."""
+_SIZED: Final = frozenset(
+    ["seq_len", "micro_batch", "grad_accum", "gpus", "nodes", "tp", "pp", "cp", "ep", "generations", "lora.r"]
+    + ["serving.concurrency", "serving.gpu_memory_utilization", "serving.max_num_batched_tokens"]
+    + ["completion_len", "prompt_len", "capacity_gib", "lora.alpha"]
+)
+"""Settings that a number's role sets."""
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 """Settings in words of which a run has one: those that are listed are compared."""
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
@@ -43,15 +51,19 @@ _OPTION, _NAME = 120, 48
 
 
 def length_in(text: str, row: str = "length") -> int | None:
-    """The tokens that a row of lengths finds."""
-    found = ROWS[row].search(text)
-    size = int(number_of(next(n for n in found.groups() if n))) if found is not None else 0
-    return size if 16 <= size <= 1 << 22 else None
+    """The tokens that a row of lengths finds, where the number is surely of nothing else."""
+    for found in ROWS[row].finditer(text):
+        place = next(n for n in range(1, len(found.groups()) + 1) if found[n])
+        size = int(number_of(found[place]))
+        if not refuted(text, row, *found.span(place)):
+            return size if 16 <= size <= 1 << 22 else None
+    return None
 
 
 def bare_length_in(text: str) -> int | None:
     """A number that is a length by its value alone, where no length is named: ``qlora qwen3-8b, 4090, 4096``."""
-    return next((int(one.value) for one in bare_lengths(text, ROWS)), None)
+    found = (one for one in bare_lengths(text, ROWS) if not refuted(text, "bare_length", one.start, one.end))
+    return next((int(one.value) for one in found), None)
 
 
 _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
@@ -258,7 +270,8 @@ def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]
     by_field: dict[str, list[list[Mention]]] = {}
     others = [(start, end) for start, end, _ in cards_in(text)]
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]
-    lists = lists_in(text, ROWS, others, turn=turn)
+    sized = [one for one in listed(text, _SIZED) if not any(start <= one.start < end for start, end in others)]
+    lists = lists_in(text, ROWS, others, sized=sized, refuted=partial(refuted, text), turn=turn)
     named = {one.start for values in lists for one in values}
     for values in lists:
         field = values[0].field

@@ -15,6 +15,7 @@ from oomdoc.evidence import Evidence
 from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, settings_in
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
+from oomdoc.intake.quantities.fields import refuted, value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomkb.dataclass import dataclass
@@ -23,23 +24,50 @@ from oomkb.frameworks import has
 _MAX_CHARACTERS: Final = 4000
 
 
+def _found(text: str, row: str) -> re.Match[str] | None:
+    """The first match of a row none of whose numbers is surely of something else."""
+    for found in ROWS[row].finditer(text):
+        places = (found.span(n) for n in range(1, len(found.groups()) + 1) if found[n])
+        if not any(refuted(text, _REFUTABLE[row], *place) for place in places):
+            return found
+    return None
+
+
+_REFUTABLE: Final = {
+    "capacity": "capacity_gib",
+    "concurrency": "concurrency",
+    "in_out": "request",
+    "out_behind": "request",
+    "servers": "servers",
+}
+"""Rows of one quantity, by the name that roles of numbers know it by."""
+
+
 def _capacity(text: str) -> float | None:
-    found = ROWS["capacity"].search(text)
-    size = float(next(v for n, v in found.groupdict().items() if v and n != "n")) if found is not None else 0.0
-    return size if 2 <= size <= 512 else None
+    found = _found(text, "capacity")
+    if found is not None:
+        size: float | None = float(next(v for n, v in found.groupdict().items() if v and n != "n"))
+    else:
+        size = value_of(text, "card_memory")
+    return size if size is not None and 2 <= size <= 512 else None
 
 
 def _cards_of_a_size(text: str) -> int | None:
     """``on 2x48``: how many cards, where only what one holds is said."""
-    found = ROWS["capacity"].search(text)
+    found = _found(text, "capacity")
     count = found["n"] if found is not None else None
     return to_count(count) if count else None
 
 
 def _request(text: str) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
-    if (found := ROWS["in_out"].search(text) or ROWS["out_behind"].search(text)) is not None:
+    if (found := _found(text, "in_out") or _found(text, "out_behind")) is not None:
         return sum(int(number_of(n)) for n in found.groups() if n)
+    if (sized := value_of(text, "request_tokens")) is not None:
+        return int(sized)
+    parts = [value_of(text, "prompt_tokens"), value_of(text, "output_tokens")]
+    if parts[0] is not None:
+        return int(sum(part for part in parts if part is not None))
     if (found := ROWS["length"].search(text)) is not None and found["d"]:
         return int(number_of(found["d"]))  # "8k requests"
     return length_in(text, "request")
@@ -50,10 +78,18 @@ def _round(length: int | None) -> int | None:
     return length if length is not None and (length % 256 == 0 or length % 1000 == 0) else None
 
 
+def _length(text: str, request: int | None) -> int | None:
+    """The context or the length of a sample: by its words, by its role, else by its value alone."""
+    named = length_in(text)
+    if named is None and (sized := value_of(text, "length")) is not None:
+        named = int(sized)
+    return named or (None if request else bare_length_in(text))
+
+
 def _concurrency(text: str) -> int | None:
-    found = ROWS["concurrency"].search(text)
-    count = int(number_of(next(n for n in found.groups() if n))) if found is not None else 0
-    return count if 1 < count <= 4096 else None
+    found = _found(text, "concurrency")
+    count = int(number_of(next(n for n in found.groups() if n))) if found is not None else value_of(text, "users") or 0
+    return int(count) if 1 < count <= 4096 else None
 
 
 def _per_machine(text: str) -> int | None:
@@ -64,7 +100,7 @@ def _per_machine(text: str) -> int | None:
 
 def _servers(text: str) -> int | None:
     """How many engines are to share one card."""
-    found = ROWS["servers"].search(text)
+    found = _found(text, "servers")
     return to_count(next(n for n in found.groups() if n)) if found is not None else None
 
 
@@ -223,7 +259,7 @@ def _asked_in(text: str) -> Asked:
         card=found[1] if (found := ROWS["bare_card"].search(text)) is not None else None,
         capacity_gib=_capacity(text),
         cards=_cards_of_a_size(text),
-        length=length_in(text) or (None if request else bare_length_in(text)),
+        length=_length(text, request),
         settings=settings,
         target_length=_round(length_in(text, "target")),
         request_length=request,

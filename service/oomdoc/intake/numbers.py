@@ -8,7 +8,7 @@ the unit behind any of them; the rows are those of ``asked.tsv``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from oomdoc.intake.patterns import Patterns
@@ -144,15 +144,25 @@ def number_of(written: str) -> int | float:
 
 
 def lists_in(
-    text: str, rows: Patterns, names: Sequence[tuple[int, int]] = (), *, turn: bool = False
+    text: str,
+    rows: Patterns,
+    names: Sequence[tuple[int, int]] = (),
+    *,
+    sized: Sequence[Listed] = (),
+    refuted: Callable[[str, int, int], bool] = lambda field, start, end: False,
+    turn: bool = False,
 ) -> list[tuple[Listed, ...]]:
     """Every value of a setting, those of one list together; lists in the order of the text, each in its own order.
 
     :param names: places of names, whose numbers are none of a setting.
+    :param sized: values that are known otherwise.
+    :param refuted: whether a number (field, start, end) is known to be of something else.
     :param turn: whether it goes on about a run: a rank is one of adapters, and what no run can have is read too.
     """
-    named = list(_anchors(text, rows, turn=turn))
+    named = [one for one in _anchors(text, rows, turn=turn) if not refuted(one.field, one.start, one.end)]
+    named += [one for one in sized if not any(one.start < n.end and n.start < one.end for n in named)]
     bare = [one for one in bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
+    bare = [one for one in bare if not refuted(one.field, one.start, one.end)]
     apart = [*names, *(m.span() for name in _PROMPTS for m in rows[name].finditer(text))]
     anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
     anchors = [a for a in anchors if not any(start <= a.start < end for start, end in apart)]

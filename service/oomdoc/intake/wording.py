@@ -13,6 +13,7 @@ from oomdoc.intake.prose.hardware import read_hardware, shows_several
 from oomdoc.intake.prose.models import read_called, read_models
 from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
+from oomdoc.intake.quantities.facts import by_role
 from oomdoc.intake.sieve import Vocabulary, found_in
 
 _RE: Final = patterns(__file__)
@@ -25,7 +26,8 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     :param varied: the lines without repetitions.
     :param words: the vocabulary of all of them.
     """
-    facts = list(_facts(lines, kinds, varied, words))
+    said = distinct([line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"])
+    facts = by_role(list(_facts(lines, kinds, varied, words)), said)
     if _serves(facts):
         facts += [
             replace(f, name="max_model_len")

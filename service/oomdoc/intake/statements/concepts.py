@@ -10,7 +10,7 @@ bits, the checksum of a concept or a word, or of two of them in their order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -101,19 +101,21 @@ class Lexicon:
 
     def of_han(self, run: str) -> list[Item]:
         """A run of Chinese in words; what no entry knows comes one character at a time."""
-        out: list[Item] = []
+        return [item for item, _ in self.segments(run)]
+
+    def segments(self, run: str) -> Iterator[tuple[Item, int]]:
+        """The words of a run of Chinese, each with its length in characters."""
         at = 0
         while at < len(run):
             for size in range(min(self._longest, len(run) - at), 0, -1):
                 found = self._han.get(run[at : at + size])
                 if found is not None:
-                    out.append(found)
+                    yield found, size
                     at += size
                     break
             else:
-                out.append(self._character(run[at]))
+                yield self._character(run[at]), 1
                 at += 1
-        return out
 
 
 def _item(word: str, concepts: Sequence[str], *, han: bool = False) -> Item:

@@ -1,0 +1,82 @@
+"""Facts of prose and the roles of its numbers: what a role rules out goes, what only a role tells is added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from oomdoc.evidence import Fact
+from oomdoc.intake.lines import Line
+from oomdoc.intake.polarity import doubt, negated
+from oomdoc.intake.quantities.fields import FIELDS, SET_BY, SURE, refuted
+from oomdoc.intake.quantities.reader import Quantity, quantities_in
+
+_CONFIDENCE: Final = 0.6
+"""Of a fact that only the role of its number tells."""
+_FACTS: Final[Mapping[str, str]] = {
+    "length": "seq_len",
+    "micro_batch": "micro_batch",
+    "grad_accum": "grad_accum",
+    "gpu_count": "gpu_count",
+    "nodes": "node_count",
+    "tp": "tp",
+    "pp": "pp",
+    "zero_stage": "zero_stage",
+    "card_memory": "capacity_gib",
+    "host_memory": "host_gib",
+    "params": "params_b",
+    "lora_r": "lora.r",
+    "utilization": "gpu_memory_utilization",
+}
+"""Role to the fact that it states."""
+_SAME: Final = 0.006
+"""Share by which two readings of one number may differ (GB and GiB are one)."""
+
+
+def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
+    """The facts, those of prose in agreement with what its numbers are of."""
+    text, places, at = "\n".join(line.text for line in prose), dict[tuple[str, int], tuple[int, Line]](), 0
+    for line in prose:
+        places[line.source, line.number] = at, line
+        at += len(line.text) + 1
+    kept = [fact for fact in facts if not _is_refuted(fact, text, places)]
+    known = {fact.name for fact in kept}
+    return kept + [fact for fact in _told(text, places) if fact.name not in known]
+
+
+def _is_refuted(fact: Fact, text: str, places: Mapping[tuple[str, int], tuple[int, Line]]) -> bool:
+    """Whether the number that a fact was read from is surely of something else."""
+    place = places.get((fact.span.source, fact.span.line))
+    if place is None or fact.origin not in ("prose", "log") or fact.name not in SET_BY or not _is_number(fact.value):
+        return False
+    start, line = place
+    numbers = [
+        q
+        for q in quantities_in(text)
+        if start <= q.start < start + len(line.text) and abs(q.value - fact.value) <= _SAME * abs(q.value)
+    ]
+    if not numbers:
+        return False
+    if any(fact.name in FIELDS.get(q.role, ()) for q in numbers):
+        return False
+    return all(refuted(text, fact.name, q.start, q.end) for q in numbers)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _told(text: str, places: Mapping[tuple[str, int], tuple[int, Line]]) -> Iterator[Fact]:
+    """Facts of roles of which the text has one value."""
+    values: dict[str, set[float]] = {}
+    sure: dict[str, Quantity] = {}
+    for found in quantities_in(text):
+        values.setdefault(found.role, set()).add(found.value)
+        if found.probability >= SURE and found.role in _FACTS:
+            sure.setdefault(found.role, found)
+    for role, found in sure.items():
+        if len(values[role]) > 1 or negated(text, found.start) or doubt(text, found.start, found.end) > 0.5:
+            continue
+        start, line = max((p for p in places.values() if p[0] <= found.start), key=lambda p: p[0])
+        value = int(found.value) if found.value == int(found.value) else found.value
+        yield Fact(_FACTS[role], value, line.span(found.start - start + 1), "prose", _CONFIDENCE)

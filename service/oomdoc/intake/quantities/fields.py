@@ -1,0 +1,82 @@
+"""Which facts, job fields and parts of a question the role of a number may set, and which it rules out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from oomdoc.intake.numbers import Listed
+from oomdoc.intake.quantities.reader import Quantity, quantities_in
+
+_LENGTHS: Final = ("seq_len", "serving.max_model_len", "max_model_len", "length", "target", "bare_length")
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "length": (*_LENGTHS, "request"),
+    "prompt_tokens": ("prompt_len", "request"),
+    "output_tokens": ("completion_len", "completion"),
+    "request_tokens": ("request",),
+    "batched_tokens": ("serving.max_num_batched_tokens", "max_num_batched_tokens"),
+    "micro_batch": ("micro_batch", "eval_micro_batch"),
+    "global_batch": ("global_batch",),
+    "grad_accum": ("grad_accum",),
+    "batch": ("micro_batch", "eval_micro_batch"),
+    "users": ("serving.concurrency", "serving.max_num_seqs", "max_num_seqs", "concurrency"),
+    "generations": ("generations",),
+    "gpu_count": ("gpus", "gpu_count", "cards", "world", "tp"),
+    "gpus_per_node": ("gpus", "gpu_count", "cards", "per_machine"),
+    "nodes": ("nodes",),
+    "tp": ("tp", "rollout.tensor_parallel", "gpus", "gpu_count"),
+    "pp": ("pp",),
+    "dp": ("dp", "world"),
+    "cp": ("cp", "sp"),
+    "ep": ("ep",),
+    "zero_stage": ("zero_stage", "sharding"),
+    "instances": ("servers",),
+    "card_memory": ("capacity_gib",),
+    "host_memory": ("host_gib",),
+    "used_memory": ("process_gib", "allocated_gib", "reserved_gib"),
+    "free_memory": ("free_gib",),
+    "requested_memory": ("tried_gib",),
+    "params": ("params_b",),
+    "lora_r": ("lora.r", "lora_r"),
+    "lora_alpha": ("lora.alpha", "lora_alpha"),
+    "utilization": ("serving.gpu_memory_utilization", "gpu_memory_utilization"),
+}
+"""Role to what it may set, the job's field first; roles that are not here set nothing."""
+SET_BY: Final[frozenset[str]] = frozenset(name for names in FIELDS.values() for name in names)
+"""Everything that a role may set: of anything else no role is an argument against."""
+SURE: Final = 0.6
+"""Probability from which a role sets a field."""
+REFUTES: Final = 0.6
+"""Probability from which a role rules out that a number sets another field."""
+_VAGUE: Final = frozenset({"other", "none", "count"})
+_VAGUE_REFUTES: Final = 0.75
+"""The same of roles that say only what a number is not."""
+
+
+def at(text: str, start: int, end: int) -> Quantity | None:
+    """The quantity that overlaps a place."""
+    return next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
+
+
+def refuted(text: str, field: str, start: int, end: int) -> bool:
+    """Whether the number at a place is surely of something else than a field."""
+    found = at(text, start, end)
+    if found is None or field not in SET_BY or field in FIELDS.get(found.role, ()):
+        return False
+    if found.role == "request_tokens" and field in _LENGTHS:
+        return any(q.role == "length" and q.probability >= SURE for q in quantities_in(text))
+    return found.probability >= (_VAGUE_REFUTES if found.role in _VAGUE else REFUTES)
+
+
+def listed(text: str, fields: Collection[str]) -> Iterator[Listed]:
+    """The numbers whose role surely sets one of these job fields."""
+    for found in quantities_in(text):
+        field = FIELDS.get(found.role, ("",))[0]
+        if field in fields and found.probability >= SURE:
+            value = int(found.value) if found.value == int(found.value) else found.value
+            yield Listed(field, value, found.start, found.end)
+
+
+def value_of(text: str, role: str, *, least: float = SURE) -> float | None:
+    """The first number that surely has a role."""
+    return next((q.value for q in quantities_in(text) if q.role == role and q.probability >= least), None)

@@ -1,0 +1,151 @@
+"""Numbers and their roles, by one classifier (``bench/train_quantities.py``) in place of an expression for each wording.
+
+A softmax over the roles of ``roles.toml``; the weights lie in ``weights.npz``, a row for each feature.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from oomdoc.intake.numbers import read_number
+from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
+from oomdoc.intake.quantities.tokens import tokens_of
+from oomkb.dataclass import dataclass
+from oomkb.tables import read_toml
+
+if TYPE_CHECKING:
+    import numpy as np
+
+WEIGHTS: Final = "weights.npz"
+_MAX_CHARACTERS: Final = 6_000
+"""Characters of a text that are read: work on untrusted text is bounded."""
+_MAX_NUMBERS: Final = 120
+
+
+@lru_cache(maxsize=1)
+def roles() -> dict[str, str]:
+    """Role to definition, in the order of the file.
+
+    :raises ValueError: for a role without a definition.
+    """
+    found = read_toml(Path(__file__).with_name("roles.toml"))
+    for name, definition in found.items():
+        if not isinstance(definition, str) or not definition.strip():
+            raise ValueError(f"roles.toml: {name} needs a definition")
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One number of a text and what it is of."""
+
+    role: str
+    """A role of ``roles.toml``."""
+    value: float
+    """In GiB for memory, in billions for parameters, a share for percentages of a card, else as it is meant (``4k``:
+    4096)."""
+    start: int
+    end: int
+    written: str
+    probability: float
+    others: tuple[tuple[str, float], ...] = ()
+    """Further roles that are not improbable, with their probabilities."""
+
+    def may_be(self, role: str, *, least: float) -> bool:
+        """Whether a role is at least so probable."""
+        return self.probability >= least if role == self.role else any(p >= least for r, p in self.others if r == role)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Weights of the features that were seen in learning."""
+
+    names: tuple[str, ...]
+    rows: dict[int, int]
+    weights: np.ndarray[Any, Any]
+    """float32 (features, roles)."""
+    bias: np.ndarray[Any, Any]
+
+    def probabilities(self, features: list[set[int]]) -> np.ndarray[Any, Any]:
+        """Probabilities (numbers, roles)."""
+        import numpy as np
+
+        scores = np.empty((len(features), len(self.names)), dtype=np.float32)
+        for n, found in enumerate(features):
+            known = [self.rows[f] for f in found if f in self.rows]
+            scores[n] = self.bias + self.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
+        scores -= scores.max(axis=1, keepdims=True)
+        odds = np.exp(scores)
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+@lru_cache(maxsize=1)
+def model() -> Model:
+    """The shipped weights, read once per process."""
+    import numpy as np
+
+    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
+        return Model(
+            names=tuple(str(name) for name in found["names"]),
+            rows={int(feature): row for row, feature in enumerate(found["features"])},
+            weights=found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
+            bias=found["bias"].astype(np.float32),
+        )
+
+
+_LEAST_NAMED: Final = 0.1
+"""Probability from which a further role is named."""
+
+
+@lru_cache(maxsize=8)
+def quantities_in(text: str) -> tuple[Quantity, ...]:
+    """The numbers of a text with their most probable roles, in order; what is of no role has ``other``."""
+    tokens = tokens_of(text[:_MAX_CHARACTERS])
+    places = numbers_of(tokens)[:_MAX_NUMBERS]
+    if not places:
+        return ()
+    meanings, fitted = meanings_of(tokens), model()
+    probable = fitted.probabilities([features_of(tokens, at, meanings) for at in places])
+    out = []
+    for at, row in zip(places, probable, strict=True):
+        token = tokens[at]
+        ranked = sorted(zip(fitted.names, row.tolist(), strict=True), key=lambda pair: -pair[1])
+        others = tuple(pair for pair in ranked[1:4] if pair[1] >= _LEAST_NAMED)
+        role, probability = ranked[0]
+        value = value_of(token.number, token.unit)
+        if value is not None:
+            out.append(Quantity(role, value, token.start, token.end, token.number, probability, others))
+    return tuple(out)
+
+
+_GIB_OF: Final = {"G": 1.0, "M": 1 / 1024, "KB": 1 / 1024**2, "T": 1024.0}
+
+
+def value_of(number: str, unit: str) -> float | None:
+    """The value in the unit of its kind; ``None`` where it is no number (a release, a date)."""
+    if unit == "word":
+        try:
+            return float(read_number(_HALVES.get(number.lower(), number)))
+        except ValueError:
+            return None
+    digits = number.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％万千亿 ")
+    try:
+        value = float(digits.replace(",", "").replace("_", ""))
+    except ValueError:
+        return None
+    if unit in _GIB_OF:
+        return value * _GIB_OF[unit]
+    if unit == "K":
+        end = number.strip()[-1].lower()
+        return value * 10_000 if end in "w万" else value * 1000 if end == "千" else float(read_number(f"{digits}k"))
+    if unit == "m":
+        return value * 1024**2
+    if unit == "%":
+        return value / 100
+    return value
+
+
+_HALVES: Final = {"quad": "four", "pair": "two", "couple": "two", "second": "two", "third": "three"}

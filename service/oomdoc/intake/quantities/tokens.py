@@ -1,0 +1,150 @@
+"""A text as tokens: words with what they mean, numbers with their units, and names of models, cards and formats.
+
+The words and their meanings are those of :mod:`oomdoc.intake.statements.concepts`, so that ``colleagues`` and ``同事``
+are one concept. A number inside a name is a part of it; a count before a card and a size behind it are numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from oomdoc.intake.patterns import patterns
+from oomdoc.intake.statements.concepts import lexicon
+from oomkb.catalog import gpus, models
+
+_RE: Final = patterns(__file__)
+_ENDINGS: Final = ("ing", "ed", "es", "s")
+_MIN_STEM: Final = 4
+"""Letters of a word of which an ending is taken off."""
+
+
+class Token(NamedTuple):
+    """One token where it stands."""
+
+    key: int
+    """Checksum of its word, its name's kind or its unit."""
+    concepts: tuple[int, ...]
+    start: int
+    end: int
+    number: str = ""
+    """The number as it is written, with its unit; empty where it is none."""
+    unit: str = ""
+    """``G M T K B % bit tokens n`` (a bare number), ``share`` (below one) or ``word``."""
+    pause: bool = False
+    word: str = ""
+    """A word in small letters, or Chinese; empty for what else stands there."""
+
+
+_UNITS: Final = {
+    **dict.fromkeys(("gb", "gib", "g", "gig", "gigs"), "G"),
+    **dict.fromkeys(("mb", "mib"), "M"),
+    **dict.fromkeys(("tb", "tib", "t"), "T"),
+    **dict.fromkeys(("k", "w", "万", "千"), "K"),
+    **dict.fromkeys(("kb", "kib"), "KB"),
+    **dict.fromkeys(("%", "％"), "%"),
+    **dict.fromkeys(("bit", "bits"), "bit"),
+    **dict.fromkeys(("token", "tokens"), "tokens"),
+    **dict.fromkeys(("b", "亿"), "B"),
+    "m": "m",
+    "pb": "T",
+}
+
+
+def key_of(word: str) -> int:
+    """What stands for a word in the features."""
+    return crc32(word.encode())
+
+
+@lru_cache(maxsize=20_000)
+def _word(word: str) -> tuple[int, tuple[int, ...]]:
+    low = word.lower()
+    stem = low
+    if len(low) > _MIN_STEM:
+        stem = next((low.removesuffix(e) for e in _ENDINGS if low.endswith(e)), low)
+    return key_of(stem), lexicon().word(low).concepts
+
+
+_BREAK: Final = key_of("\n")
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, in order."""
+    names = _names(text)
+    spelled = [(found.start(), found.end()) for found in _RE["spelled_han"].finditer(text)]
+    out: list[Token] = []
+    at = 0
+    for start, end, kind in names:
+        out += _between(text, at, start, spelled)
+        out.append(Token(key_of(kind), (), start, end))
+        at = max(at, end)
+    return out + list(_between(text, at, len(text), spelled))
+
+
+def _between(text: str, start: int, end: int, spelled: list[tuple[int, int]]) -> Iterator[Token]:
+    for found in _RE["token"].finditer(text, start, end):
+        first, last = found.span()
+        if found["number"]:
+            unit = _UNITS.get((found["unit"] or "").strip().lower(), "n")
+            unit = "share" if unit == "n" and found["number"].lstrip("0").startswith(".") else unit
+            yield Token(key_of("#" + unit), (), first, last, found[0], unit)
+        elif found["word"]:
+            key, concepts = _word(found["word"])
+            number = found["word"] if _RE["spelled"].fullmatch(found["word"]) else ""
+            yield Token(key, concepts, first, last, number, "word" if number else "", word=found["word"].lower())
+        elif found["han"]:
+            yield from _han(text, first, last, spelled)
+        else:
+            pause = _RE["pause"].match(text, first) is not None
+            yield Token(_BREAK if found[0] == "\n" else key_of(found[0]), (), first, last, pause=pause)
+
+
+def _han(text: str, start: int, end: int, spelled: list[tuple[int, int]]) -> Iterator[Token]:
+    at = start
+    for first, last in spelled:
+        if start <= first and last <= end and first >= at:
+            yield from _han_words(text, at, first)
+            yield Token(key_of("#word"), (), first, last, text[first:last], "word")
+            at = last
+    yield from _han_words(text, at, end)
+
+
+def _han_words(text: str, start: int, end: int) -> Iterator[Token]:
+    for item, length in lexicon().segments(text[start:end]):
+        yield Token(
+            key_of(text[start : start + length]),
+            item.concepts,
+            start,
+            start + length,
+            word=text[start : start + length],
+        )
+        start += length
+
+
+def _names(text: str) -> list[tuple[int, int, str]]:
+    """Places of the names of models, cards and formats, in order, without overlaps."""
+    found = [
+        (m.start, m.end, "<model>")
+        for m in models.find_all(text)
+        if m.named and not _RE["bare_size"].match(text, m.start, m.end)
+    ]
+    found += [(*_bare_name(text, m.start, m.end), "<card>") for m in gpus.find_all(text)]
+    found += [(*m.span(), "<format>") for m in _RE["format"].finditer(text)]
+    out: list[tuple[int, int, str]] = []
+    for start, end, kind in sorted(found, key=lambda one: (one[0], -one[1])):
+        if start < end and (not out or start >= out[-1][1]):
+            out.append((start, end, kind))
+    return out
+
+
+def _bare_name(text: str, start: int, end: int) -> tuple[int, int]:
+    """The place of a card's name without the count and the size beside it."""
+    for row in ("count_before", "size_before"):
+        if (found := _RE[row].match(text, start, end)) is not None:
+            start = found.end()
+    for row in ("size_behind", "count_behind"):
+        if (found := _RE[row].search(text[start:end])) is not None:
+            end = start + found.start()
+    return start, end
