@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from oomdoc.intake.numbers import bare_lengths, is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
+from oomdoc.intake.sieve import Expression
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, models_in, worded
 from oomkb.kept import compiled
 
@@ -111,7 +112,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
 
 
 def _of_choice(
-    text: str, mentions: list[Mention], words: Sequence[re.Pattern[str]], *, listed: bool
+    text: str, mentions: list[Mention], words: Sequence[Expression], *, listed: bool
 ) -> Iterator[tuple[Alternative, ...]]:
     found = _compared(text, sorted(mentions, key=_place), words, listed=listed)
     if 1 < len(found) <= _MAX_SIDES:
@@ -373,7 +374,7 @@ def _weighed(text: str, start: int, end: int) -> int | None:
 
 
 def _compared(
-    text: str, mentions: list[Mention], choice: Sequence[re.Pattern[str]], *, listed: bool
+    text: str, mentions: list[Mention], choice: Sequence[Expression], *, listed: bool
 ) -> tuple[Alternative, ...]:
     """The first run of different mentions that words of choice join; commas may part the earlier ones.
 

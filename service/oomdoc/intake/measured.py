@@ -17,8 +17,8 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
-SIZED: Final = _RE.sieved("sized")
-_MEASURED: Final = _RE.sieved("measured")
+SIZED: Final = _RE["sized"]
+_MEASURED: Final = _RE["measured"]
 _GIB: Final = 1 << 30
 LONG: Final = 2_000
 """Characters of a line that are looked at."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
@@ -234,16 +234,65 @@ class Expression:
         return not self.literals
 
     def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
-        """As of a compiled expression."""
+        """As of a compiled expression; a whole text without any of the literals is not searched."""
+        if end == _END and not start and not self.may_match(_lowered(text)):
+            return None
         return (self._compiled or self.compiled()).search(text, start, min(end, len(text)))
 
     def match(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
         """As of a compiled expression."""
         return (self._compiled or self.compiled()).match(text, start, min(end, len(text)))
 
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+    def fullmatch(self, text: str) -> re.Match[str] | None:
         """As of a compiled expression."""
-        return (self._compiled or self.compiled()).finditer(text)
+        return (self._compiled or self.compiled()).fullmatch(text)
+
+    def finditer(self, text: str, start: int = 0, end: int = _END) -> Iterator[re.Match[str]]:
+        """As of a compiled expression."""
+        if end == _END and not start and not self.may_match(_lowered(text)):
+            return iter(())
+        return (self._compiled or self.compiled()).finditer(text, start, min(end, len(text)))
+
+    def findall(self, text: str) -> list[Any]:
+        """As of a compiled expression."""
+        if not self.may_match(_lowered(text)):
+            return []
+        return (self._compiled or self.compiled()).findall(text)
+
+    def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
+        """As of a compiled expression."""
+        if not self.may_match(_lowered(text)):
+            return text
+        return (self._compiled or self.compiled()).sub(new, text, count)
+
+    def split(self, text: str, maxsplit: int = 0) -> list[str | Any]:
+        """As of a compiled expression."""
+        if not self.may_match(_lowered(text)):
+            return [text]
+        return (self._compiled or self.compiled()).split(text, maxsplit)
+
+
+_MAX_REMEMBERED: Final = 1 << 16
+"""Characters of a text whose lower case is kept until the next one is asked for."""
+_last: tuple[str, str] = ("", "")
+"""A text and its lower case: many expressions are tried on one text after the other."""
+
+_ALSO_MATCHED: Final = (("\u017f", "s"), ("\u0131", "i"), ("i\u0307", "i"))
+"""Long s and the Turkish letters i, which :mod:`re` takes for ``s`` and ``i`` where case does not count."""
+
+
+def _lowered(text: str) -> str:
+    global _last  # noqa: PLW0603 (one pair, swapped whole)
+    known, low = _last
+    if known is text:
+        return low
+    low = text.lower()
+    if not text.isascii():
+        for letter, plain in _ALSO_MATCHED:
+            low = low.replace(letter, plain)
+    if len(text) <= _MAX_REMEMBERED:
+        _last = (text, low)
+    return low
 
 
 Row = TypeVar("Row")
@@ -271,7 +320,7 @@ def candidates(expression: Expression, lines: Iterable[Item], words: Vocabulary)
 def found_in(expression: Expression, lines: Iterable[Line], words: Vocabulary) -> Iterator[tuple[Line, re.Match[str]]]:
     """The lines, as they stand, that the expression matches, each with its first match."""
     for line in candidates(expression, lines, words):
-        if (found := expression.search(line.raw)) is not None:
+        if (found := expression.compiled().search(line.raw)) is not None:
             yield line, found
 
 
