@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -330,6 +331,20 @@ class Sieve(Generic[Row]):
     def __init__(self, rows: Iterable[tuple[Sequence[str], Row]]) -> None:
         self._rows = [(tuple(literals), row) for literals, row in rows]
 
+    @cached_property
+    def _by_gram(self) -> dict[str, list[tuple[int, str]]]:
+        """First piece of a literal's longest word (``""``: none) -> the literals, each with its row."""
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for at, (literals, _) in enumerate(self._rows):
+            for literal in literals:
+                probe = next(iter(_probes_of(literal)), "")
+                found[probe[:_GRAM] if len(probe) >= _GRAM else ""].append((at, literal))
+        return dict(found)
+
+    @cached_property
+    def _always(self) -> list[int]:
+        return [at for at, (literals, _) in enumerate(self._rows) if not literals]
+
     def alive(self, words: Vocabulary) -> list[tuple[tuple[str, ...], Row]]:
         """The rows that can match somewhere in the text, each with those of its literals that can be in it.
 
@@ -337,8 +352,13 @@ class Sieve(Generic[Row]):
         """
         if words.all:
             return self._rows
-        held = ((tuple(filter(words.may_hold, literals)), bool(literals), row) for literals, row in self._rows)
-        return [(found, row) for found, has_literals, row in held if found or not has_literals]
+        held: dict[int, set[str]] = {at: set() for at in self._always}
+        for gram in (*(self._by_gram.keys() & words.grams), ""):
+            for at, literal in self._by_gram.get(gram, ()):
+                if words.may_hold(literal):
+                    held.setdefault(at, set()).add(literal)
+        rows = ((held[at], *self._rows[at]) for at in sorted(held))
+        return [(tuple(literal for literal in literals if literal in found), row) for found, literals, row in rows]
 
     def over(self, lines: Iterable[Item], words: Vocabulary) -> Iterator[tuple[int, Item, list[Row]]]:
         """Every line that a row could match, with its index and those rows."""
