@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from oomdoc.intake.patterns import Patterns
 from oomkb.dataclass import dataclass
+from oomkb.kept import lazy
 
 _WORDS: Final = {
     **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -33,7 +34,7 @@ COUNT: Final = (
     r"|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"
 )
 """One count, case-insensitively."""
-_SHORT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
+_SHORT: Final = lazy(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
 
 
 def read_number(text: str) -> float:
@@ -85,7 +86,7 @@ def numbers_in(text: str) -> list[float]:
     return [float(found) for found in _WRITTEN.findall(text[:400])]
 
 
-_WRITTEN: Final = re.compile(r"(?<![a-z])(?<![a-z]_)\d+(?:\.\d+)?|(?<=rtx)\d+", re.IGNORECASE)
+_WRITTEN: Final = lazy(r"(?<![a-z])(?<![a-z]_)\d+(?:\.\d+)?|(?<=rtx)\d+", re.IGNORECASE)
 
 
 def typed(text: str) -> Any:
