@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
@@ -78,75 +78,234 @@ class WrittenNumber:
     """It and the words beside it."""
 
 
-@dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked, and what the words say of the run that the facts may leave open."""
+    """What is asked, and what the words say of the run that the facts may leave open.
 
-    wanted: Wanted = "fit"
-    trains: bool = False
-    serves: bool = False
-    infers: bool = False
-    """Whether the work named is nothing but running a model."""
-    full: bool = False
-    """Whether all weights are said to be trained."""
-    scratch: bool = False
-    engine: str | None = None
-    """The engine that is named."""
-    card: str | None = None
-    """A card by its bare number."""
-    capacity_gib: float | None = None
-    """What one card holds, where only that is said."""
-    cards: int | None = None
-    """How many of them, where that stands beside it."""
-    concurrency: int | None = None
-    """Requests at once."""
-    per_machine: int | None = None
-    """Cards of one machine, where machines are what is counted."""
-    servers: int | None = None
-    """Engines that are to share one card."""
-    length: int | None = None
-    """Tokens of context or of a sample."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Job fields that the words name with one value."""
-    target_length: int | None = None
-    """The length that is asked about, whatever the described run has."""
-    request_length: int | None = None
-    """Tokens of a usual request, prompt and answer."""
-    completion: int | None = None
-    """Tokens that are generated for each sample."""
-    diffusion: bool = False
-    """Whether it is about a model that makes images or video."""
-    of_reference: bool = False
-    """Whether it asks about the reference model of a preference run."""
-    of_memory: bool = True
-    """Whether its words are about memory, sizes or whether something can be run."""
-    why: bool = False
-    """Whether it asks for a reason or for what something is."""
-    pure: bool = False
-    """Whether training is said to be in 16 bits throughout."""
-    on_files: bool = False
-    """Whether it is about merging, quantising or converting: work on files, in which nothing is trained or served."""
-    quant: str | None = None
-    """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
-    own_context: bool = False
-    """Whether it says that the engine was given no length."""
-    needed_card: str | None = None
-    """A card of which it is asked whether it takes that one."""
-    questions: int = 0
-    """How many questions are put."""
-    term: str | None = None
-    """The term of the memory table that is asked about."""
-    numbers: tuple[WrittenNumber, ...] = ()
-    """Every number from 2 on but those of times and prices."""
-    refused: frozenset[str] = frozenset()
-    """What is not wanted: ``offload quant lora``."""
-    axes: tuple[tuple[Alternative, ...], ...] = ()
-    """What the question compares: for each setting two or more alternatives, in the order of the words."""
+    Each part is worked out when it is first looked at: of a report of a failure few are.
+
+    :param text: the words of a question.
+    :param instead: parts by name that are taken as given, whatever the words say.
+    """
+
+    def __init__(self, text: str, **instead: Any) -> None:
+        self._text, self._instead = text, instead
+        vars(self).update(instead)
+
+    def but(self, **instead: Any) -> Asked:
+        """The same with other parts in place of those that the words say."""
+        return Asked(self._text, **{**self._instead, **instead})
+
+    def _says(self, row: str) -> bool:
+        return ROWS[row].search(self._text) is not None
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What is compared, whatever is wanted."""
+        return comparisons_in(self._text)
+
+    @cached_property
+    def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
+        return _of_cache(self._sides) if self._wanted == "cache" else self._sides
+
+    @cached_property
+    def _engine(self) -> str | None:
+        found: str | None = _first("engine", self._text)
+        return found
+
+    @cached_property
+    def _wanted(self) -> Wanted:
+        if self._says("reserved") or _asks_why_a_share(self._text, self._engine):
+            return "reserved"
+        wanted = wanted_in(self._text)
+        if (
+            wanted == "cards"
+            and any("gpu" in side.fields for axis in self._sides for side in axis)
+            and not ROWS["counts"].search(self._text)
+        ):
+            return "fit"  # which of the machines that are named
+        return wanted
+
+    @cached_property
+    def _settings(self) -> Mapping[str, Any]:
+        return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
+
+    @cached_property
+    def _at_once(self) -> int | None:
+        at_once = None if self._wanted == "requests" else _concurrency(self._text)
+        return at_once or self._settings.get("serving.concurrency") if self._wanted == "cache" else at_once
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        """Which quantity is asked for; ``fit`` where none is."""
+        return self._wanted
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether its words speak of training."""
+        return self._says("trains")
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether its words speak of serving."""
+        return self._says("serves")
+
+    @cached_property
+    def infers(self) -> bool:
+        """Whether the work named is nothing but running a model."""
+        return self._says("infers")
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether all weights are said to be trained."""
+        return self._says("full")
+
+    @cached_property
+    def scratch(self) -> bool:
+        """Whether a model is said to be trained from scratch."""
+        return self._says("scratch")
+
+    @cached_property
+    def engine(self) -> str | None:
+        """The engine that is named."""
+        return self._engine
+
+    @cached_property
+    def card(self) -> str | None:
+        """A card by its bare number."""
+        found = ROWS["bare_card"].search(self._text)
+        return found[1] if found is not None else None
+
+    @cached_property
+    def capacity_gib(self) -> float | None:
+        """What one card holds, where only that is said."""
+        return _capacity(self._text)
+
+    @cached_property
+    def cards(self) -> int | None:
+        """How many of them, where that stands beside it."""
+        return _cards_of_a_size(self._text)
+
+    @cached_property
+    def concurrency(self) -> int | None:
+        """Requests at once."""
+        return self._at_once
+
+    @cached_property
+    def per_machine(self) -> int | None:
+        """Cards of one machine, where machines are what is counted."""
+        return _per_machine(self._text)
+
+    @cached_property
+    def servers(self) -> int | None:
+        """Engines that are to share one card."""
+        return _servers(self._text)
+
+    @cached_property
+    def length(self) -> int | None:
+        """Tokens of context or of a sample."""
+        return length_in(self._text) or (None if _request(self._text) else bare_length_in(self._text))
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """Job fields that the words name with one value."""
+        return self._settings
+
+    @cached_property
+    def target_length(self) -> int | None:
+        """The length in tokens that is asked about, whatever the described run has."""
+        return _round(length_in(self._text, "target"))
+
+    @cached_property
+    def request_length(self) -> int | None:
+        """Tokens of a usual request, prompt and answer."""
+        return _request(self._text)
+
+    @cached_property
+    def completion(self) -> int | None:
+        """Tokens that are generated for each sample."""
+        return length_in(self._text, "completion")
+
+    @cached_property
+    def diffusion(self) -> bool:
+        """Whether it is about a model that makes images or video."""
+        return self._says("diffusion")
+
+    @cached_property
+    def of_reference(self) -> bool:
+        """Whether it asks about the reference model of a preference run."""
+        return self._says("of_reference")
+
+    @cached_property
+    def of_memory(self) -> bool:
+        """Whether its words are about memory, sizes or whether something can be run."""
+        return self._says("of_memory")
+
+    @cached_property
+    def why(self) -> bool:
+        """Whether it asks for a reason or for what something is."""
+        return self._says("why")
+
+    @cached_property
+    def pure(self) -> bool:
+        """Whether training is said to be in 16 bits throughout."""
+        return self._says("pure")
+
+    @cached_property
+    def on_files(self) -> bool:
+        """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
+        return self._says("on_files") and not self._sides and self._at_once is None
+
+    @cached_property
+    def quant(self) -> str | None:
+        """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
+        return _format(self._text)
+
+    @cached_property
+    def own_context(self) -> bool:
+        """Whether it says that the engine was given no length."""
+        return self._says("own_context")
+
+    @cached_property
+    def needed_card(self) -> str | None:
+        """A card of which it is asked whether it takes that one."""
+        return needed_card(self._text)
+
+    @cached_property
+    def questions(self) -> int:
+        """How many questions are put."""
+        return max(sum(map(self._text.count, "?？")), len(ROWS["item"].findall(self._text)))
+
+    @cached_property
+    def term(self) -> str | None:
+        """The term of the memory table that is asked about."""
+        found: str | None = _first("term", self._text) if self._wanted == "share" else None
+        return found
+
+    @cached_property
+    def numbers(self) -> tuple[WrittenNumber, ...]:
+        """Every number from 2 on but those of times and prices."""
+        return tuple(_numbers(self._text))
+
+    @cached_property
+    def refused(self) -> frozenset[str]:
+        """What is not wanted: ``offload quant lora``."""
+        return frozenset(_refused(self._text))
+
+    @cached_property
+    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What the question compares: for each setting two or more alternatives, in the order of the words."""
+        return self._sides_meant
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
         """Every run that the question asks about, where these are several."""
         return combined(self.axes)
+
+
+PARTS: Final = tuple(name for name, part in vars(Asked).items() if isinstance(part, cached_property) and name[0] != "_")
+"""Everything that is read of a question, by name."""
+NOTHING_ASKED: Final = Asked("", of_memory=True)
+"""Where there are no words."""
 
 
 def _first(group: str, text: str) -> Any:
@@ -198,57 +357,7 @@ _MOST_OF_A_CARD: Final = 0.8
 @lru_cache(maxsize=4)
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
-    text = with_question_marks(text)
-    engine = _first("engine", text)
-    reserved = ROWS["reserved"].search(text) is not None or _asks_why_a_share(text, engine)
-    wanted: Wanted = "reserved" if reserved else wanted_in(text)
-    axes = comparisons_in(text)
-    if (
-        wanted == "cards"
-        and any("gpu" in side.fields for axis in axes for side in axis)
-        and not ROWS["counts"].search(text)
-    ):
-        wanted = "fit"  # which of the machines that are named
-    axes = _of_cache(axes) if wanted == "cache" else axes
-    settings = settings_in(text, [side for axis in axes for side in axis])
-    request = _request(text)
-    at_once = None if wanted == "requests" else _concurrency(text)
-    if wanted == "cache":
-        at_once = at_once or settings.get("serving.concurrency")
-    return Asked(
-        wanted=wanted,
-        trains=ROWS["trains"].search(text) is not None,
-        serves=ROWS["serves"].search(text) is not None,
-        infers=ROWS["infers"].search(text) is not None,
-        card=found[1] if (found := ROWS["bare_card"].search(text)) is not None else None,
-        capacity_gib=_capacity(text),
-        cards=_cards_of_a_size(text),
-        length=length_in(text) or (None if request else bare_length_in(text)),
-        settings=settings,
-        target_length=_round(length_in(text, "target")),
-        request_length=request,
-        completion=length_in(text, "completion"),
-        concurrency=at_once,
-        per_machine=_per_machine(text),
-        servers=_servers(text),
-        full=ROWS["full"].search(text) is not None,
-        scratch=ROWS["scratch"].search(text) is not None,
-        engine=engine,
-        diffusion=ROWS["diffusion"].search(text) is not None,
-        of_reference=ROWS["of_reference"].search(text) is not None,
-        of_memory=ROWS["of_memory"].search(text) is not None,
-        why=ROWS["why"].search(text) is not None,
-        pure=ROWS["pure"].search(text) is not None,
-        on_files=not axes and at_once is None and ROWS["on_files"].search(text) is not None,
-        quant=_format(text),
-        own_context=ROWS["own_context"].search(text) is not None,
-        needed_card=needed_card(text),
-        questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
-        term=_first("term", text) if wanted == "share" else None,
-        numbers=tuple(_numbers(text)),
-        refused=frozenset(_refused(text)),
-        axes=axes,
-    )
+    return Asked(with_question_marks(text))
 
 
 def _refused(text: str) -> Iterator[str]:
@@ -306,8 +415,7 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
         return asked_in(evidence.prose)
     found = asked_in("\n".join(document.text[:2000] for document in evidence.documents))
     # Sizes of a document are settings of it, which its own reader reads.
-    return replace(
-        found,
+    return found.but(
         length=None,
         target_length=None,
         request_length=None,
