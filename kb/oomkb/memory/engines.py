@@ -8,11 +8,11 @@ SGLang 0.5.23 ``arg_groups/memory_hook.py`` and ``model_executor/model_runner_co
 from __future__ import annotations
 
 import math
+import re
 from functools import lru_cache
 from typing import Final
 
 from oomkb.dataclass import dataclass
-from oomkb.kept import lazy
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.overhead import CONTEXT_MIB
@@ -20,7 +20,7 @@ from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB, MIB
 
-_VERSION: Final = lazy(r"(\d{1,4})\.(\d{1,4})")
+_VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _SETUP: Final = 0.055 * GIB
 """cuBLAS workspace, rotary tables and inputs of the profiling run: what is left of small models' peaks (0.04-0.06)."""
 _GRAPH_SIZES: Final = 512

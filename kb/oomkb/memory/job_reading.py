@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import InputError, JobError, note
-from oomkb.kept import lazy
 from oomkb.limits import check_tree, finite_only, shown
 from oomkb.memory.job_parts import ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.mode import VOCABULARY, normalise
@@ -120,9 +120,9 @@ def _read_number(value: Any) -> int | float | None:
     return value if isinstance(value, int) or math.isfinite(value) else None
 
 
-_NUMERAL: Final = lazy(r"\s{0,9}[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,2})?\s{0,9}")
-_FRACTION: Final = lazy(r"[.eE]")
-_SHARE: Final = lazy(r"\s{0,9}(\d{1,3}(?:\.\d{1,9})?)\s?%\s{0,9}")
+_NUMERAL: Final = re.compile(r"\s{0,9}[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,2})?\s{0,9}")
+_FRACTION: Final = re.compile(r"[.eE]")
+_SHARE: Final = re.compile(r"\s{0,9}(\d{1,3}(?:\.\d{1,9})?)\s?%\s{0,9}")
 
 
 def _gib(name: str, value: Any) -> float:

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import Final
 
 from oomkb.errors import note
-from oomkb.kept import lazy
 from oomkb.memory.job import Job
 from oomkb.memory.loops import script_loss
 from oomkb.memory.packed_loss import packed_style
 from oomkb.memory.ranks import GATHERED
 
-_MONTH: Final = lazy(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
+_MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
 
 _LOSS_COMPILED: Final = 2025 * 12 + 4
 
@@ -40,7 +39,7 @@ def _month(text: str) -> int:
     return int(found[1]) * 12 + int(found[2]) if found else 0
 
 
-_TRANSFORMERS: Final = lazy(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+_TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
 
 
 def transformers_of(job: Job) -> tuple[int, ...]:
@@ -192,7 +191,7 @@ def lacks_kernel(job: Job, dtype: str) -> bool:
     return old and _AMD.search(job.gpu or "") is not None
 
 
-_AMD: Final = lazy(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
+_AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
 
 
 def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
@@ -253,9 +252,9 @@ def is_litgpt(job: Job) -> bool:
     return "lit-gpt" in framework or "litgpt" in framework
 
 
-_BITSANDBYTES: Final = lazy(r"(?:bitsandbytes|bnb)[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+_BITSANDBYTES: Final = re.compile(r"(?:bitsandbytes|bnb)[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
 
-_SWIFT_1: Final = lazy(r"swift[ =]{1,3}v?1\.")
+_SWIFT_1: Final = re.compile(r"swift[ =]{1,3}v?1\.")
 
 
 def quant_keeps(job: Job, quant: str) -> bool:

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import PARTS, WrittenNumber
+from oomdoc.intake.asked import PARTS
 from oomdoc.intake.numbers import numbers_in
+from oomdoc.intake.written_numbers import WrittenNumber
 from oomkb.catalog import gpus
 from oomkb.units import GIB
 

@@ -17,7 +17,7 @@ from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
-from oomkb.dataclass import dataclass
+from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
 from oomkb.frameworks import has
 
 _MAX_CHARACTERS: Final = 4000
@@ -68,16 +68,6 @@ def _servers(text: str) -> int | None:
     return to_count(next(n for n in found.groups() if n)) if found is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenNumber:
-    """A number as a question writes it."""
-
-    values: frozenset[float]
-    """What it may mean: ``4k`` is 4,000 or 4,096."""
-    phrase: str
-    """It and the words beside it."""
-
-
 class Asked:
     """What is asked, and what the words say of the run that the facts may leave open.
 
@@ -105,16 +95,12 @@ class Asked:
 
     @cached_property
     def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
-        return _of_cache(self._sides) if self._wanted == "cache" else self._sides
+        return _of_cache(self._sides) if self.wanted == "cache" else self._sides
 
     @cached_property
-    def _engine(self) -> str | None:
-        found: str | None = _first("engine", self._text)
-        return found
-
-    @cached_property
-    def _wanted(self) -> Wanted:
-        if self._says("reserved") or _asks_why_a_share(self._text, self._engine):
+    def wanted(self) -> Wanted:
+        """Which quantity is asked for; ``fit`` where none is."""
+        if self._says("reserved") or _asks_why_a_share(self._text, self.engine):
             return "reserved"
         wanted = wanted_in(self._text)
         if (
@@ -128,16 +114,6 @@ class Asked:
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
         return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
-
-    @cached_property
-    def _at_once(self) -> int | None:
-        at_once = None if self._wanted == "requests" else _concurrency(self._text)
-        return at_once or self._settings.get("serving.concurrency") if self._wanted == "cache" else at_once
-
-    @cached_property
-    def wanted(self) -> Wanted:
-        """Which quantity is asked for; ``fit`` where none is."""
-        return self._wanted
 
     @cached_property
     def trains(self) -> bool:
@@ -167,7 +143,8 @@ class Asked:
     @cached_property
     def engine(self) -> str | None:
         """The engine that is named."""
-        return self._engine
+        found: str | None = _first("engine", self._text)
+        return found
 
     @cached_property
     def card(self) -> str | None:
@@ -188,7 +165,8 @@ class Asked:
     @cached_property
     def concurrency(self) -> int | None:
         """Requests at once."""
-        return self._at_once
+        at_once = None if self.wanted == "requests" else _concurrency(self._text)
+        return at_once or self._settings.get("serving.concurrency") if self.wanted == "cache" else at_once
 
     @cached_property
     def per_machine(self) -> int | None:
@@ -253,7 +231,7 @@ class Asked:
     @cached_property
     def on_files(self) -> bool:
         """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
-        return self._says("on_files") and not self._sides and self._at_once is None
+        return self._says("on_files") and not self._sides and self.concurrency is None
 
     @cached_property
     def quant(self) -> str | None:
@@ -278,13 +256,13 @@ class Asked:
     @cached_property
     def term(self) -> str | None:
         """The term of the memory table that is asked about."""
-        found: str | None = _first("term", self._text) if self._wanted == "share" else None
+        found: str | None = _first("term", self._text) if self.wanted == "share" else None
         return found
 
     @cached_property
     def numbers(self) -> tuple[WrittenNumber, ...]:
         """Every number from 2 on but those of times and prices."""
-        return tuple(_numbers(self._text))
+        return tuple(written_numbers(self._text))
 
     @cached_property
     def refused(self) -> frozenset[str]:
@@ -376,26 +354,6 @@ def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternat
 
     of_formats = ([set(side.fields) == {"quant"} for side in axis] for axis in axes)
     return tuple(tuple(map(cached, axis)) if all(own) else axis for axis, own in zip(axes, of_formats, strict=True))
-
-
-def _numbers(text: str) -> Iterator[WrittenNumber]:
-    """The numbers of a text, each with the words beside it."""
-    for found in ROWS["written"].finditer(text):
-        unit = (found["unit"] or "").strip().lower()
-        value = (
-            float(number_of(found["number"].lower()))
-            if not found["number"][:1].isdigit()
-            else float(found["number"].replace(",", ""))
-        )
-        if (
-            value < 2
-            or ROWS["aside"].match(text, found.end("unit") if found["unit"] else found.end("number"))
-            or ROWS["price"].search(text, max(0, found.start() - 2), found.start())
-            or ROWS["before_aside"].search(text, 0, found.start("number"))
-        ):
-            continue
-        scales = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.0, 1000.0, 1.0)}.get(unit[:1], (1.0,))
-        yield WrittenNumber(frozenset(value * scale for scale in scales), found["phrase"].strip())
 
 
 def not_read(evidence: Evidence) -> tuple[str, ...]:

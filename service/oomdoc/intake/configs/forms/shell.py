@@ -13,17 +13,16 @@ from typing import Final
 from oomdoc.intake.configs.forms.branches import Branches
 from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
 from oomdoc.intake.configs.forms.words import Command, Heredoc, Shell, Variable, Word, declares
-from oomkb.kept import lazy
 
 __all__ = ["Shell", "tokenise"]
 
-_CHUNK: Final = lazy(r"[^\s\"'\\$`#;&|<>()]+")
-_NAME: Final = lazy(r"[A-Za-z_]\w{0,80}")
-_ASSIGN: Final = lazy(r"([A-Za-z_]\w{0,80})\+?=")
-_CONTINUED: Final = lazy(r"\\(\r?\n|[ \t]{1,20}\r?\n|\Z)")
-_HEREDOC: Final = lazy(r"<<-?[ \t]*([\"']?)(\w{1,40})\1")
-_FLATTENED: Final = lazy(r"\\[ \t]{1,20}(?=-|[\w.+]{1,80}=)")
-_TO_FILL_IN: Final = lazy(r"<[A-Za-z][\w /.\-]{0,60}>")
+_CHUNK: Final = re.compile(r"[^\s\"'\\$`#;&|<>()]+")
+_NAME: Final = re.compile(r"[A-Za-z_]\w{0,80}")
+_ASSIGN: Final = re.compile(r"([A-Za-z_]\w{0,80})\+?=")
+_CONTINUED: Final = re.compile(r"\\(\r?\n|[ \t]{1,20}\r?\n|\Z)")
+_HEREDOC: Final = re.compile(r"<<-?[ \t]*([\"']?)(\w{1,40})\1")
+_FLATTENED: Final = re.compile(r"\\[ \t]{1,20}(?=-|[\w.+]{1,80}=)")
+_TO_FILL_IN: Final = re.compile(r"<[A-Za-z][\w /.\-]{0,60}>")
 """What documentation writes for a value of one's own: ``<model>``; no redirection."""
 _QUOTE_REACH: Final = 6000
 _SKIPPED: Final = frozenset(
