@@ -235,14 +235,14 @@ class Expression:
         return not self.literals
 
     def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
-        """As of a compiled expression; a whole text without any of the literals is not searched."""
-        if end == _END and not start and not self.may_match(_lowered(text)):
+        """As of a compiled expression; a whole text, unless it is short, is only searched if it holds a literal."""
+        if len(text) >= _WORTH_A_LOOK and end == _END and not start and not self.may_match(_lowered(text)):
             return None
-        return (self._compiled or self.compiled()).search(text, start, min(end, len(text)))
+        return (self._compiled or self.compiled()).search(text, start, end)
 
     def match(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
         """As of a compiled expression."""
-        return (self._compiled or self.compiled()).match(text, start, min(end, len(text)))
+        return (self._compiled or self.compiled()).match(text, start, end)
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
         """As of a compiled expression."""
@@ -250,29 +250,31 @@ class Expression:
 
     def finditer(self, text: str, start: int = 0, end: int = _END) -> Iterator[re.Match[str]]:
         """As of a compiled expression."""
-        if end == _END and not start and not self.may_match(_lowered(text)):
+        if len(text) >= _WORTH_A_LOOK and end == _END and not start and not self.may_match(_lowered(text)):
             return iter(())
-        return (self._compiled or self.compiled()).finditer(text, start, min(end, len(text)))
+        return (self._compiled or self.compiled()).finditer(text, start, end)
 
     def findall(self, text: str) -> list[Any]:
         """As of a compiled expression."""
-        if not self.may_match(_lowered(text)):
+        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
             return []
         return (self._compiled or self.compiled()).findall(text)
 
     def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
         """As of a compiled expression."""
-        if not self.may_match(_lowered(text)):
+        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
             return text
         return (self._compiled or self.compiled()).sub(new, text, count)
 
     def split(self, text: str, maxsplit: int = 0) -> list[str | Any]:
         """As of a compiled expression."""
-        if not self.may_match(_lowered(text)):
+        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
             return [text]
         return (self._compiled or self.compiled()).split(text, maxsplit)
 
 
+_WORTH_A_LOOK: Final = 120
+"""Characters of a text from which looking for literals first is quicker: most lines of a log are shorter."""
 _MAX_REMEMBERED: Final = 1 << 16
 """Characters of a text whose lower case is kept until the next one is asked for."""
 _last: tuple[str, str] = ("", "")
