@@ -97,9 +97,8 @@ def matrix(rows: Sequence[Row], columns: dict[int, int]) -> Any:
         indices += known
         data += [1 / np.sqrt(max(1, len(known)))] * len(known)
         ends.append(len(indices))
-    return sparse.csr_matrix(
-        (np.array(data, np.float32), np.array(indices, np.int32), np.array(ends)), (len(rows), len(columns))
-    )
+    parts = np.array(data, np.float32), np.array(indices, np.int32), np.array(ends)
+    return sparse.csr_matrix(parts, (len(rows), len(columns)))
 
 
 def fit(x: Any, y: np.ndarray[Any, Any], classes: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -117,9 +116,8 @@ def fit(x: Any, y: np.ndarray[Any, Any], classes: int) -> tuple[np.ndarray[Any, 
         value = float(-(scores[np.arange(n), y] - np.log(total[:, 0])).mean() + PENALTY / 2 * (w * w).sum())
         return value, np.concatenate([(transposed @ g + PENALTY * w).ravel(), g.sum(axis=0)]).astype(np.float64)
 
-    found = minimize(
-        loss, np.zeros(d * classes + classes), jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "maxcor": 6}
-    )
+    options = {"maxiter": STEPS, "maxcor": 6}
+    found = minimize(loss, np.zeros(d * classes + classes), jac=True, method="L-BFGS-B", options=options)
     return found.x[: d * classes].reshape(d, classes).astype(np.float32), found.x[d * classes :].astype(np.float32)
 
 

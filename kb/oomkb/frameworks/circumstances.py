@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
+from oomkb.kept import lazy
 from oomkb.memory.engines import static_share
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import cards_needed, model_parallel
@@ -265,9 +266,9 @@ def named_size(job: Job) -> float | None:
     return billions_with_experts(job.model if isinstance(job.model, str) else "") or None
 
 
-_MIX: Final = re.compile(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:[-.]gguf)?\Z", re.IGNORECASE)
+_MIX: Final = lazy(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:[-.]gguf)?\Z", re.IGNORECASE)
 """A mix of llama.cpp at the end of a file's name or of a tag."""
-_SIXTEEN: Final = re.compile(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
+_SIXTEEN: Final = lazy(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
 
 
 def named_quant(job: Job) -> str | None:

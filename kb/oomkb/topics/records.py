@@ -17,7 +17,6 @@ A table ``[id]`` in any file of ``data/`` is one topic::
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from functools import cache
@@ -27,6 +26,7 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError, RecordError
+from oomkb.kept import lazy
 from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.records.taxonomy import CAUSES
 from oomkb.tables import read_toml
@@ -34,10 +34,10 @@ from oomkb.tables import read_toml
 DATA: Final = Path(__file__).parent / "data"
 LANGUAGES: Final = ("en", "zh")
 _LEAST_QUESTIONS: Final = 4
-_ID: Final = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
-_SOURCE: Final = re.compile(r"https://\S+\Z|\S.* @ \S+\Z")
+_ID: Final = lazy(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")
+_SOURCE: Final = lazy(r"https://\S+\Z|\S.* @ \S+\Z")
 """A page, or a file of a release: ``transformers trainer.py @ 4.57.0``."""
-_WRAPPED: Final = re.compile(r"(?<=[一-鿿，。；：、）”]) (?=[一-鿿（“])|(?<=[，。；：、）”]) ")
+_WRAPPED: Final = lazy(r"(?<=[一-鿿，。；：、）”]) (?=[一-鿿（“])|(?<=[，。；：、）”]) ")
 """A blank that stands for the end of a line within Chinese."""
 _FIELDS: Final = frozenset({"title", "questions", "answer", "sources", "causes", "settings", "cases", "shown"})
 

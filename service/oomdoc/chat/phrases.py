@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from oomdoc.chat.wording import filled, patterns
 from oomdoc.intake.alternatives import values_in
 from oomdoc.intake.numbers import read_number
+from oomdoc.intake.sieve import Expression
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import DOTTED_FIELDS
 from oomkb.dataclass import dataclass
@@ -43,7 +44,7 @@ class Said(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Words:
     field: str
-    pattern: re.Pattern[str]
+    pattern: Expression | re.Pattern[str]
     value: Any = None
     also: tuple[tuple[str, Any], ...] = ()
     serving: bool = False
@@ -55,7 +56,7 @@ class Quantity:
     """A field whose value is a number, how it is named, and between what limits a bare number is one."""
 
     field: str
-    pattern: re.Pattern[str]
+    pattern: Expression | re.Pattern[str]
     lowest: float
     highest: float
     convert: Callable[[float], Any]

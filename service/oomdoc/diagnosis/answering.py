@@ -39,7 +39,7 @@ from oomdoc.diagnosis.serving_answers import (
 from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import Asked, asked_of
+from oomdoc.intake.asked import NOTHING_ASKED, asked_of
 from oomdoc.intake.wanted import Wanted
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
@@ -96,7 +96,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
         refused = _refused(found)
         return (say("answer.unknown") if refused is None else say("answer.refused", problem=refused),)
-    asked = found.asked or Asked()
+    asked = found.asked or NOTHING_ASKED
     tokens = printed_tokens(view)
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
     first, *after = answer_of(about)

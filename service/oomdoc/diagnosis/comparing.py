@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import FITS, Side, beyond_share, fits_of, host_is_short, needed_of, price_form, verdict_on
@@ -12,7 +11,7 @@ from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import Asked
+from oomdoc.intake.asked import NOTHING_ASKED, Asked
 from oomdoc.intake.wanted import Wanted
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
@@ -233,7 +232,7 @@ class Plain:
     """Completed."""
     estimate: Estimate
     careful: bool
-    asked: Asked = field(default_factory=Asked)
+    asked: Asked = NOTHING_ASKED
     sides: tuple[Side, ...] = ()
     """Every run that the question asks about, where these are several, priced."""
     printed_tokens: float | None = None

@@ -35,7 +35,9 @@ def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     if named := _topics_of_flags(evidence):
         return tuple(FoundTopic(topic, 1.0, None) for topic in named)
     likely = topics_of(evidence)
-    found = _found(likely, job, most=max(2, _questions(evidence))) if likely else ()
+    if not likely:
+        return ()
+    found = _found(likely, job, most=max(2, _questions(evidence)))
     if found or not asked_of(evidence).on_files:
         return found
     return _found(likely, job, most=1, least=NEAR)  # no run answers it: the nearest topic does
@@ -43,11 +45,11 @@ def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
 
 def _topics_of_flags(evidence: Evidence) -> tuple[Topic, ...]:
     """The topics that speak of the options which a question lists without values, in their order."""
-    if not asked_of(evidence).why:
-        return ()
     settings = [setting for document in evidence.documents for setting in document.settings]
     if len(settings) < _LISTED_FLAGS or any(setting.value is not True for setting in settings):
         return ()  # few, or a configuration
+    if not asked_of(evidence).why:
+        return ()
     listed = [setting.key.lower().replace("-", "_") for setting in settings]
     found: dict[str, Topic] = {}
     for flag in listed:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from oomdoc.diagnosis.answering import answer_of
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.planned import chosen_run, counts_of_sides
 from oomdoc.evidence import Message
-from oomdoc.intake.asked import Asked, asked_in
+from oomdoc.intake.asked import NOTHING_ASKED, asked_in
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price
@@ -33,7 +31,7 @@ def answer_about(job: Job, words: str, *, weighs: bool = True) -> Answered:
     """
     asked = asked_in(words)
     if not weighs:
-        asked = replace(asked, axes=())
+        asked = asked.but(axes=())
     if asked.wanted == "cards":
         job = job.with_fields({name: None for name in ("gpus", "nodes", "world", "dp", "tp", "pp") if job.get(name)})
     job, careful = _of_usual_requests(job), is_careful(job)
@@ -50,7 +48,7 @@ def priced_run(job: Job) -> Priced:
     :raises OomdocError: where it cannot be priced.
     """
     job, careful = _of_usual_requests(job), is_careful(job)
-    return price(chosen_run(job, Asked()) if careful else job, careful=careful)
+    return price(chosen_run(job, NOTHING_ASKED) if careful else job, careful=careful)
 
 
 def is_careful(job: Job) -> bool:

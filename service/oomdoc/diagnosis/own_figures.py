@@ -343,7 +343,10 @@ def pool_shares(evidence: Evidence) -> Iterator[Message]:
         if tokens:
             yield say("answer.pool-tokens", each=round(tokens * share / users), tokens=tokens)
         if asked := signal.data.get("asked"):
-            yield say("answer.pool-asked" if asked <= full else "answer.pool-asked-not", users=asked, share=asked / full)
+            key = "pool-asked" if asked <= full else "pool-asked-not"
+            yield say(f"answer.{key}", users=asked, share=asked / full)
+
+
 _CONTEXT_BYTES: Final = 1.0 * GIB
 """What CUDA and its libraries take of a card beside what PyTorch reserves: 0.3 to 1 GiB."""
 

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import WrittenNumber
+from oomdoc.intake.asked import PARTS
 from oomdoc.intake.numbers import numbers_in
+from oomdoc.intake.written_numbers import WrittenNumber
 from oomkb.catalog import gpus
 from oomkb.units import GIB
 
@@ -29,7 +30,7 @@ def unused_numbers(found: Diagnosis) -> Iterator[Message]:
         return
     evidence = found.evidence
     read = [fact.value for fact in evidence.facts.values()], [signal.data for signal in evidence.signals]
-    words = [getattr(asked, field.name) for field in fields(asked) if field.name != "numbers"]
+    words = [getattr(asked, part) for part in PARTS if part != "numbers"]
     card = gpus.find(str(found.job.gpu)) if found.job.gpu else None
     nominal = [] if card is None else [number for number in _SOLD if 0.9 < card.capacity_bytes / GIB / number <= 1.0]
     if left := unused(asked.numbers, *read, found.job, evidence.versions, words, nominal):

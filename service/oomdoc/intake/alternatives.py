@@ -12,9 +12,10 @@ from itertools import chain, product
 from math import prod
 from typing import Any, Final
 
-from oomdoc.intake.numbers import bare_lengths, is_near, lists_in, number_of
+from oomdoc.intake.numbers import is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
-from oomdoc.intake.quantities.fields import listed, refuted
+from oomdoc.intake.quantities.fields import listed, refuted, value_of
+from oomdoc.intake.sieve import Expression
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, models_in, worded
 from oomkb.kept import compiled
 
@@ -34,9 +35,26 @@ _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serv
 _MACHINES: Final = frozenset({"gpus", "nodes"})
 """What "or do we need 16?" counts."""
 _SIZED: Final = frozenset(
-    ["seq_len", "micro_batch", "grad_accum", "gpus", "nodes", "tp", "pp", "cp", "ep", "generations", "lora.r"]
-    + ["serving.concurrency", "serving.gpu_memory_utilization", "serving.max_num_batched_tokens"]
-    + ["completion_len", "prompt_len", "capacity_gib", "lora.alpha"]
+    [
+        "seq_len",
+        "micro_batch",
+        "grad_accum",
+        "gpus",
+        "nodes",
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "generations",
+        "lora.r",
+        "lora.alpha",
+        "completion_len",
+        "prompt_len",
+        "capacity_gib",
+        "serving.concurrency",
+        "serving.gpu_memory_utilization",
+        "serving.max_num_batched_tokens",
+    ]
 )
 """Settings that a number's role sets."""
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
@@ -50,7 +68,7 @@ _OPTION, _NAME = 120, 48
 """Characters of the last option of a list, and of an option that name it."""
 
 
-def length_in(text: str, row: str = "length") -> int | None:
+def length_in(text: str, row: str) -> int | None:
     """The tokens that a row of lengths finds, where the number is surely of nothing else."""
     for found in ROWS[row].finditer(text):
         place = next(n for n in range(1, len(found.groups()) + 1) if found[n])
@@ -58,12 +76,6 @@ def length_in(text: str, row: str = "length") -> int | None:
         if not refuted(text, row, *found.span(place)):
             return size if 16 <= size <= 1 << 22 else None
     return None
-
-
-def bare_length_in(text: str) -> int | None:
-    """A number that is a length by its value alone, where no length is named: ``qlora qwen3-8b, 4090, 4096``."""
-    found = (one for one in bare_lengths(text, ROWS) if not refuted(text, "bare_length", one.start, one.end))
-    return next((int(one.value) for one in found), None)
 
 
 _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
@@ -123,7 +135,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
 
 
 def _of_choice(
-    text: str, mentions: list[Mention], words: Sequence[re.Pattern[str]], *, listed: bool
+    text: str, mentions: list[Mention], words: Sequence[Expression], *, listed: bool
 ) -> Iterator[tuple[Alternative, ...]]:
     found = _compared(text, sorted(mentions, key=_place), words, listed=listed)
     if 1 < len(found) <= _MAX_SIDES:
@@ -211,7 +223,7 @@ def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
     sides, closed = [], dict[str, Any]()
     for item in items:
         words = _OPTION_ENDS.split(item, maxsplit=1)[0].strip(" ,;，；:：")
-        fields: dict[str, Any] = {"seq_len": value} if (value := length_in(words)) else {}
+        fields: dict[str, Any] = {"seq_len": int(value)} if (value := value_of(words, "length")) else {}
         numbers = (list(chain(*lists)) for lists in _numbered(words).values())
         for found in (models_in(words), *worded(words).values(), *numbers, cards_in(words)):
             fields |= found[-1][2].fields if found else {}
@@ -386,7 +398,7 @@ def _weighed(text: str, start: int, end: int) -> int | None:
 
 
 def _compared(
-    text: str, mentions: list[Mention], choice: Sequence[re.Pattern[str]], *, listed: bool
+    text: str, mentions: list[Mention], choice: Sequence[Expression], *, listed: bool
 ) -> tuple[Alternative, ...]:
     """The first run of different mentions that words of choice join; commas may part the earlier ones.
 

@@ -5,72 +5,45 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.alternatives import bare_length_in, combined, comparisons_in, length_in, settings_in
-from oomdoc.intake.numbers import number_of, to_count
+from oomdoc.intake.alternatives import combined, comparisons_in, length_in, settings_in
+from oomdoc.intake.numbers import to_count
 from oomdoc.intake.polarity import negated, with_question_marks
-from oomdoc.intake.quantities.fields import refuted, value_of
+from oomdoc.intake.quantities import quantities_in
+from oomdoc.intake.quantities.fields import value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
-from oomkb.dataclass import dataclass
+from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
 from oomkb.frameworks import has
 
 _MAX_CHARACTERS: Final = 4000
 
 
-def _found(text: str, row: str) -> re.Match[str] | None:
-    """The first match of a row none of whose numbers is surely of something else."""
-    for found in ROWS[row].finditer(text):
-        places = (found.span(n) for n in range(1, len(found.groups()) + 1) if found[n])
-        if not any(refuted(text, _REFUTABLE[row], *place) for place in places):
-            return found
-    return None
+_MIN_CARD_GIB, _MAX_CARD_GIB = 2, 512
+_MAX_AT_ONCE: Final = 4096
 
 
-_REFUTABLE: Final = {
-    "capacity": "capacity_gib",
-    "concurrency": "concurrency",
-    "in_out": "request",
-    "out_behind": "request",
-    "servers": "servers",
-}
-"""Rows of one quantity, by the name that roles of numbers know it by."""
+def _tokens(text: str, *roles: str) -> int | None:
+    """The first length that surely has one of the roles."""
+    found = next((size for role in roles if (size := value_of(text, role)) is not None), None)
+    return int(found) if found is not None and _MIN_LENGTH <= found <= _MAX_LENGTH else None
 
 
-def _capacity(text: str) -> float | None:
-    found = _found(text, "capacity")
-    if found is not None:
-        size: float | None = float(next(v for n, v in found.groupdict().items() if v and n != "n"))
-    else:
-        size = value_of(text, "card_memory")
-    return size if size is not None and 2 <= size <= 512 else None
-
-
-def _cards_of_a_size(text: str) -> int | None:
-    """``on 2x48``: how many cards, where only what one holds is said."""
-    found = _found(text, "capacity")
-    count = found["n"] if found is not None else None
-    return to_count(count) if count else None
+_MIN_LENGTH, _MAX_LENGTH = 16, 1 << 22
+"""Tokens."""
 
 
 def _request(text: str) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
-    if (found := _found(text, "in_out") or _found(text, "out_behind")) is not None:
-        return sum(int(number_of(n)) for n in found.groups() if n)
-    if (sized := value_of(text, "request_tokens")) is not None:
-        return int(sized)
-    parts = [value_of(text, "prompt_tokens"), value_of(text, "output_tokens")]
-    if parts[0] is not None:
-        return int(sum(part for part in parts if part is not None))
-    if (found := ROWS["length"].search(text)) is not None and found["d"]:
-        return int(number_of(found["d"]))  # "8k requests"
-    return length_in(text, "request")
+    if (sized := _tokens(text, "request_tokens")) is not None:
+        return sized
+    prompt = _tokens(text, "prompt_tokens")
+    return prompt + (_tokens(text, "output_tokens") or 0) if prompt is not None else None
 
 
 def _round(length: int | None) -> int | None:
@@ -78,111 +51,231 @@ def _round(length: int | None) -> int | None:
     return length if length is not None and (length % 256 == 0 or length % 1000 == 0) else None
 
 
-def _length(text: str, request: int | None) -> int | None:
-    """The context or the length of a sample: by its words, by its role, else by its value alone."""
-    named = length_in(text)
-    if named is None and (sized := value_of(text, "length")) is not None:
-        named = int(sized)
-    return named or (None if request else bare_length_in(text))
-
-
-def _concurrency(text: str) -> int | None:
-    found = _found(text, "concurrency")
-    count = int(number_of(next(n for n in found.groups() if n))) if found is not None else value_of(text, "users") or 0
-    return int(count) if 1 < count <= 4096 else None
-
-
-def _per_machine(text: str) -> int | None:
-    """How many cards one machine has."""
-    found = ROWS["per_machine"].search(text)
-    return None if found is None else 8 if re.search("8|eight|八", found[0], re.IGNORECASE) else 4
-
-
 def _servers(text: str) -> int | None:
     """How many engines are to share one card."""
-    found = _found(text, "servers")
+    found = ROWS["servers"].search(text)
     return to_count(next(n for n in found.groups() if n)) if found is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenNumber:
-    """A number as a question writes it."""
-
-    values: frozenset[float]
-    """What it may mean: ``4k`` is 4,000 or 4,096."""
-    phrase: str
-    """It and the words beside it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Asked:
-    """What is asked, and what the words say of the run that the facts may leave open."""
+    """What is asked, and what the words say of the run that the facts may leave open.
 
-    wanted: Wanted = "fit"
-    trains: bool = False
-    serves: bool = False
-    infers: bool = False
-    """Whether the work named is nothing but running a model."""
-    full: bool = False
-    """Whether all weights are said to be trained."""
-    scratch: bool = False
-    engine: str | None = None
-    """The engine that is named."""
-    card: str | None = None
-    """A card by its bare number."""
-    capacity_gib: float | None = None
-    """What one card holds, where only that is said."""
-    cards: int | None = None
-    """How many of them, where that stands beside it."""
-    concurrency: int | None = None
-    """Requests at once."""
-    per_machine: int | None = None
-    """Cards of one machine, where machines are what is counted."""
-    servers: int | None = None
-    """Engines that are to share one card."""
-    length: int | None = None
-    """Tokens of context or of a sample."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Job fields that the words name with one value."""
-    target_length: int | None = None
-    """The length that is asked about, whatever the described run has."""
-    request_length: int | None = None
-    """Tokens of a usual request, prompt and answer."""
-    completion: int | None = None
-    """Tokens that are generated for each sample."""
-    diffusion: bool = False
-    """Whether it is about a model that makes images or video."""
-    of_reference: bool = False
-    """Whether it asks about the reference model of a preference run."""
-    of_memory: bool = True
-    """Whether its words are about memory, sizes or whether something can be run."""
-    why: bool = False
-    """Whether it asks for a reason or for what something is."""
-    pure: bool = False
-    """Whether training is said to be in 16 bits throughout."""
-    on_files: bool = False
-    """Whether it is about merging, quantising or converting: work on files, in which nothing is trained or served."""
-    quant: str | None = None
-    """How the weights are stored, in the words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
-    own_context: bool = False
-    """Whether it says that the engine was given no length."""
-    needed_card: str | None = None
-    """A card of which it is asked whether it takes that one."""
-    questions: int = 0
-    """How many questions are put."""
-    term: str | None = None
-    """The term of the memory table that is asked about."""
-    numbers: tuple[WrittenNumber, ...] = ()
-    """Every number from 2 on but those of times and prices."""
-    refused: frozenset[str] = frozenset()
-    """What is not wanted: ``offload quant lora``."""
-    axes: tuple[tuple[Alternative, ...], ...] = ()
-    """What the question compares: for each setting two or more alternatives, in the order of the words."""
+    Each part is worked out when it is first looked at: of a report of a failure few are.
+
+    :param text: the words of a question.
+    :param instead: parts by name that are taken as given, whatever the words say.
+    """
+
+    def __init__(self, text: str, **instead: Any) -> None:
+        self._text, self._instead = text, instead
+        vars(self).update(instead)
+
+    def but(self, **instead: Any) -> Asked:
+        """The same with other parts in place of those that the words say."""
+        return Asked(self._text, **{**self._instead, **instead})
+
+    def _says(self, row: str) -> bool:
+        return ROWS[row].search(self._text) is not None
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What is compared, whatever is wanted."""
+        return comparisons_in(self._text)
+
+    @cached_property
+    def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
+        return _of_cache(self._sides) if self.wanted == "cache" else self._sides
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        """Which quantity is asked for; ``fit`` where none is."""
+        if self._says("reserved") or _asks_why_a_share(self._text, self.engine):
+            return "reserved"
+        wanted = wanted_in(self._text)
+        if (
+            wanted == "cards"
+            and any("gpu" in side.fields for axis in self._sides for side in axis)
+            and not ROWS["counts"].search(self._text)
+        ):
+            return "fit"  # which of the machines that are named
+        return wanted
+
+    @cached_property
+    def _settings(self) -> Mapping[str, Any]:
+        return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether its words speak of training."""
+        return self._says("trains")
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether its words speak of serving."""
+        return self._says("serves")
+
+    @cached_property
+    def infers(self) -> bool:
+        """Whether the work named is nothing but running a model."""
+        return self._says("infers")
+
+    @cached_property
+    def full(self) -> bool:
+        """Whether all weights are said to be trained."""
+        return self._says("full")
+
+    @cached_property
+    def scratch(self) -> bool:
+        """Whether a model is said to be trained from scratch."""
+        return self._says("scratch")
+
+    @cached_property
+    def engine(self) -> str | None:
+        """The engine that is named."""
+        found: str | None = _first("engine", self._text)
+        return found
+
+    @cached_property
+    def card(self) -> str | None:
+        """A card by its bare number."""
+        found = ROWS["bare_card"].search(self._text)
+        return found[1] if found is not None else None
+
+    @cached_property
+    def capacity_gib(self) -> float | None:
+        """What one card holds, where only that is said."""
+        size = value_of(self._text, "card_memory")
+        return size if size is not None and _MIN_CARD_GIB <= size <= _MAX_CARD_GIB else None
+
+    @cached_property
+    def cards(self) -> int | None:
+        """How many of them, where that stands beside it."""
+        found = value_of(self._text, "gpu_count") if self.capacity_gib is not None else None
+        return int(found) if found is not None else None
+
+    @cached_property
+    def concurrency(self) -> int | None:
+        """Requests at once."""
+        found = value_of(self._text, "users") if self.wanted != "requests" else None
+        return int(found) if found is not None and 1 < found <= _MAX_AT_ONCE else None
+
+    @cached_property
+    def per_machine(self) -> int | None:
+        """Cards of one machine, where machines are what is counted."""
+        found = value_of(self._text, "gpus_per_node")
+        return int(found) if found is not None else None
+
+    @cached_property
+    def servers(self) -> int | None:
+        """Engines that are to share one card."""
+        return _servers(self._text)
+
+    @cached_property
+    def length(self) -> int | None:
+        """Tokens of context or of a sample."""
+        return _tokens(self._text, "length")
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """Job fields that the words name with one value."""
+        return self._settings
+
+    @cached_property
+    def target_length(self) -> int | None:
+        """The length in tokens that is asked about, whatever the described run has."""
+        return _round(length_in(self._text, "target"))
+
+    @cached_property
+    def request_length(self) -> int | None:
+        """Tokens of a usual request, prompt and answer."""
+        return _request(self._text)
+
+    @cached_property
+    def completion(self) -> int | None:
+        """Tokens that are generated for each sample."""
+        return _tokens(self._text, "output_tokens")
+
+    @cached_property
+    def diffusion(self) -> bool:
+        """Whether it is about a model that makes images or video."""
+        return self._says("diffusion")
+
+    @cached_property
+    def of_reference(self) -> bool:
+        """Whether it asks about the reference model of a preference run."""
+        return self._says("of_reference")
+
+    @cached_property
+    def of_memory(self) -> bool:
+        """Whether its words are about memory, sizes or whether something can be run."""
+        return self._says("of_memory")
+
+    @cached_property
+    def why(self) -> bool:
+        """Whether it asks for a reason or for what something is."""
+        return self._says("why")
+
+    @cached_property
+    def pure(self) -> bool:
+        """Whether training is said to be in 16 bits throughout."""
+        return self._says("pure")
+
+    @cached_property
+    def on_files(self) -> bool:
+        """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
+        return self._says("on_files") and not self._sides and self.concurrency is None
+
+    @cached_property
+    def quant(self) -> str | None:
+        """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
+        return _format(self._text)
+
+    @cached_property
+    def own_context(self) -> bool:
+        """Whether it says that the engine was given no length."""
+        return self._says("own_context")
+
+    @cached_property
+    def needed_card(self) -> str | None:
+        """A card of which it is asked whether it takes that one."""
+        return needed_card(self._text)
+
+    @cached_property
+    def questions(self) -> int:
+        """How many questions are put."""
+        return max(sum(map(self._text.count, "?？")), len(ROWS["item"].findall(self._text)))
+
+    @cached_property
+    def term(self) -> str | None:
+        """The term of the memory table that is asked about."""
+        found: str | None = _first("term", self._text) if self.wanted == "share" else None
+        return found
+
+    @cached_property
+    def numbers(self) -> tuple[WrittenNumber, ...]:
+        """Every number from 2 on but those of times and prices."""
+        return tuple(written_numbers(self._text))
+
+    @cached_property
+    def refused(self) -> frozenset[str]:
+        """What is not wanted: ``offload quant lora``."""
+        return frozenset(_refused(self._text))
+
+    @cached_property
+    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What the question compares: for each setting two or more alternatives, in the order of the words."""
+        return self._sides_meant
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
         """Every run that the question asks about, where these are several."""
         return combined(self.axes)
+
+
+PARTS: Final = tuple(name for name, part in vars(Asked).items() if isinstance(part, cached_property) and name[0] != "_")
+"""Everything that is read of a question, by name."""
+NOTHING_ASKED: Final = Asked("", of_memory=True)
+"""Where there are no words."""
 
 
 def _first(group: str, text: str) -> Any:
@@ -220,10 +313,10 @@ def asked_in(prose: str) -> Asked:
 
 def _asks_why_a_share(text: str, engine: str | None) -> bool:
     """Whether a reason is asked for beside an engine and a size that is most of the card's."""
-    whole = _capacity(text)
+    whole = value_of(text, "card_memory")
     if engine is None or whole is None or not has(engine, "serving.utilization") or ROWS["why"].search(text) is None:
         return False
-    sizes = (float(size) for size in ROWS["number.capacity_gib"].findall(text))
+    sizes = (q.value for q in quantities_in(text) if q.role in ("used_memory", "other_memory"))
     return any(_MOST_OF_A_CARD * whole <= size < whole for size in sizes)
 
 
@@ -234,57 +327,7 @@ _MOST_OF_A_CARD: Final = 0.8
 @lru_cache(maxsize=4)
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
-    text = with_question_marks(text)
-    engine = _first("engine", text)
-    reserved = ROWS["reserved"].search(text) is not None or _asks_why_a_share(text, engine)
-    wanted: Wanted = "reserved" if reserved else wanted_in(text)
-    axes = comparisons_in(text)
-    if (
-        wanted == "cards"
-        and any("gpu" in side.fields for axis in axes for side in axis)
-        and not ROWS["counts"].search(text)
-    ):
-        wanted = "fit"  # which of the machines that are named
-    axes = _of_cache(axes) if wanted == "cache" else axes
-    settings = settings_in(text, [side for axis in axes for side in axis])
-    request = _request(text)
-    at_once = None if wanted == "requests" else _concurrency(text)
-    if wanted == "cache":
-        at_once = at_once or settings.get("serving.concurrency")
-    return Asked(
-        wanted=wanted,
-        trains=ROWS["trains"].search(text) is not None,
-        serves=ROWS["serves"].search(text) is not None,
-        infers=ROWS["infers"].search(text) is not None,
-        card=found[1] if (found := ROWS["bare_card"].search(text)) is not None else None,
-        capacity_gib=_capacity(text),
-        cards=_cards_of_a_size(text),
-        length=_length(text, request),
-        settings=settings,
-        target_length=_round(length_in(text, "target")),
-        request_length=request,
-        completion=length_in(text, "completion"),
-        concurrency=at_once,
-        per_machine=_per_machine(text),
-        servers=_servers(text),
-        full=ROWS["full"].search(text) is not None,
-        scratch=ROWS["scratch"].search(text) is not None,
-        engine=engine,
-        diffusion=ROWS["diffusion"].search(text) is not None,
-        of_reference=ROWS["of_reference"].search(text) is not None,
-        of_memory=ROWS["of_memory"].search(text) is not None,
-        why=ROWS["why"].search(text) is not None,
-        pure=ROWS["pure"].search(text) is not None,
-        on_files=not axes and at_once is None and ROWS["on_files"].search(text) is not None,
-        quant=_format(text),
-        own_context=ROWS["own_context"].search(text) is not None,
-        needed_card=needed_card(text),
-        questions=max(sum(map(text.count, "?？")), len(ROWS["item"].findall(text))),
-        term=_first("term", text) if wanted == "share" else None,
-        numbers=tuple(_numbers(text)),
-        refused=frozenset(_refused(text)),
-        axes=axes,
-    )
+    return Asked(with_question_marks(text))
 
 
 def _refused(text: str) -> Iterator[str]:
@@ -305,26 +348,6 @@ def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternat
     return tuple(tuple(map(cached, axis)) if all(own) else axis for axis, own in zip(axes, of_formats, strict=True))
 
 
-def _numbers(text: str) -> Iterator[WrittenNumber]:
-    """The numbers of a text, each with the words beside it."""
-    for found in ROWS["written"].finditer(text):
-        unit = (found["unit"] or "").strip().lower()
-        value = (
-            float(number_of(found["number"].lower()))
-            if not found["number"][:1].isdigit()
-            else float(found["number"].replace(",", ""))
-        )
-        if (
-            value < 2
-            or ROWS["aside"].match(text, found.end("unit") if found["unit"] else found.end("number"))
-            or ROWS["price"].search(text, max(0, found.start() - 2), found.start())
-            or ROWS["before_aside"].search(text, 0, found.start("number"))
-        ):
-            continue
-        scales = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.0, 1000.0, 1.0)}.get(unit[:1], (1.0,))
-        yield WrittenNumber(frozenset(value * scale for scale in scales), found["phrase"].strip())
-
-
 def not_read(evidence: Evidence) -> tuple[str, ...]:
     """The questions of an input that are about time, speed, cost or tuning: no figure of memory answers them."""
     asked = (found[0].strip(" ,，") for found in ROWS["sentence"].finditer(evidence.prose[:_MAX_CHARACTERS]))
@@ -342,8 +365,7 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
         return asked_in(evidence.prose)
     found = asked_in("\n".join(document.text[:2000] for document in evidence.documents))
     # Sizes of a document are settings of it, which its own reader reads.
-    return replace(
-        found,
+    return found.but(
         length=None,
         target_length=None,
         request_length=None,

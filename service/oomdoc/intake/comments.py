@@ -5,7 +5,6 @@ They say nothing of what happened: advice and switched-off settings stand in com
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
@@ -15,6 +14,7 @@ from oomdoc.evidence import Document, Fact, Source
 from oomdoc.intake.lines import Line, is_comment
 from oomdoc.intake.prose.hardware import read_hardware
 from oomdoc.intake.sieve import Vocabulary
+from oomkb.kept import lazy
 
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib"})
 _LAUNCHED: Final = frozenset({"gpus", "nodes", "world", "gpu_count"})
@@ -22,13 +22,13 @@ _NOTED: Final = 0.7
 """How sure a comment is, beside settings and what is asked."""
 _HEAD: Final = 12
 """Lines at the top of a script that say how it is started."""
-_MARKER: Final = re.compile(r"\A\s*(?:#+|//+|;+|\"{3}|'{3})\s?")
-_ASKS: Final = re.compile(r"[?？]\W{0,3}\Z|(?:吗|够不够|行不行|能不能跑)\W{0,3}\Z")
-_COUNTED: Final = re.compile(r"(?i)(?<![\w.])\d{1,4}\s?(?:[x×*]|张|块|卡)\s?")
-_STARTS: Final = re.compile(
+_MARKER: Final = lazy(r"\A\s*(?:#+|//+|;+|\"{3}|'{3})\s?")
+_ASKS: Final = lazy(r"[?？]\W{0,3}\Z|(?:吗|够不够|行不行|能不能跑)\W{0,3}\Z")
+_COUNTED: Final = lazy(r"(?i)(?<![\w.])\d{1,4}\s?(?:[x×*]|张|块|卡)\s?")
+_STARTS: Final = lazy(
     r"\b(?:torchrun|accelerate launch|deepspeed|tune run|axolotl train|srun|mpirun|num_processes)\b|\bNPROC_PER_NODE="
 )
-_PINNED: Final = re.compile(r"\bpip3? install\b|[\w\]]==\d")
+_PINNED: Final = lazy(r"\bpip3? install\b|[\w\]]==\d")
 
 
 def noted_hardware(lines: Sequence[Line]) -> Iterator[Fact]:

@@ -38,10 +38,10 @@ def _package(name: str) -> str:
 
 _NAMES: Final = sorted((*_KNOWN, *_ALIASES), key=lambda name: (-len(name), name))
 _RE: Final = patterns(__file__, words="|".join(re.escape(name).replace(r"\-", "[-_ ]") for name in _NAMES))
-_PAIR: Final = _RE.sieved("pair")
-_TAGGED: Final = _RE.sieved("tagged")
-_BANNER: Final = _RE.sieved("banner")
-_UNNAMED: Final = _RE.sieved("unnamed")
+_PAIR: Final = _RE["pair"]
+_TAGGED: Final = _RE["tagged"]
+_BANNER: Final = _RE["banner"]
+_UNNAMED: Final = _RE["unnamed"]
 _BARE_MAJOR: Final = frozenset({"transformers", "trl", "vllm"})
 _TAGS: Final = {"vllm-openai": "vllm"}
 

@@ -15,7 +15,7 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
 _RE: Final = patterns(__file__)
-_SAYS: Final = _RE.sieved("says")
+_SAYS: Final = _RE["says"]
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _MAX_LINES: Final = 20_000
 _WIDTH: Final = 200

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from oomkb.kept import lazy
+
 MAX_LINES: Final = 24_000
 """Lines of one source that are read one by one."""
 _ENDS: Final = 5_000
@@ -33,7 +35,7 @@ _TELLING: Final[tuple[str, ...]] = (
     "running low on memory",
     " oom_kill event",
 )
-_HIT: Final = re.compile("|".join(re.escape(literal) for literal in _TELLING))
+_HIT: Final = lazy("|".join(re.escape(literal) for literal in _TELLING))
 
 
 def telling() -> tuple[bytes, ...]:

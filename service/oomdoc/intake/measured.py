@@ -18,8 +18,8 @@ from oomdoc.intake.quantities import Quantity, quantities_in
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
-SIZED: Final = _RE.sieved("sized")
-_DIGIT: Final = _RE.sieved("digit")
+SIZED: Final = _RE["sized"]
+_DIGIT: Final = _RE["digit"]
 _GIB: Final = 1 << 30
 LONG: Final = 2_000
 """Characters of a line that are looked at."""

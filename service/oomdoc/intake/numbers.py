@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from oomdoc.intake.patterns import Patterns
 from oomkb.dataclass import dataclass
+from oomkb.kept import lazy
 
 _WORDS: Final = {
     **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -33,7 +34,7 @@ COUNT: Final = (
     r"|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"
 )
 """One count, case-insensitively."""
-_SHORT: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
+_SHORT: Final = lazy(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
 
 
 def read_number(text: str) -> float:
@@ -85,7 +86,7 @@ def numbers_in(text: str) -> list[float]:
     return [float(found) for found in _WRITTEN.findall(text[:400])]
 
 
-_WRITTEN: Final = re.compile(r"(?<![a-z])(?<![a-z]_)\d+(?:\.\d+)?|(?<=rtx)\d+", re.IGNORECASE)
+_WRITTEN: Final = lazy(r"(?<![a-z])(?<![a-z]_)\d+(?:\.\d+)?|(?<=rtx)\d+", re.IGNORECASE)
 
 
 def typed(text: str) -> Any:
@@ -161,12 +162,9 @@ def lists_in(
     """
     named = [one for one in _anchors(text, rows, turn=turn) if not refuted(one.field, one.start, one.end)]
     named += [one for one in sized if not any(one.start < n.end and n.start < one.end for n in named)]
-    bare = [one for one in bare_lengths(text, rows) if not any(one.start < n.end and n.start < one.end for n in named)]
-    bare = [one for one in bare if not refuted(one.field, one.start, one.end)]
-    apart = [*names, *(m.span() for name in _PROMPTS for m in rows[name].finditer(text))]
-    anchors = sorted([*named, *bare], key=lambda one: (one.start, one.end))
-    anchors = [a for a in anchors if not any(start <= a.start < end for start, end in apart)]
-    reader = _Reader(text, rows, {(one.start, one.end): one.field for one in anchors}, apart)
+    anchors = sorted(named, key=lambda one: (one.start, one.end))
+    anchors = [a for a in anchors if not any(start <= a.start < end for start, end in names)]
+    reader = _Reader(text, rows, {(one.start, one.end): one.field for one in anchors}, names)
     found = [[anchor] for anchor in anchors]
     for close in (True, False):  # what "or" and "/" join is one list before a comma can join it to another
         for chain in found:
@@ -174,14 +172,9 @@ def lists_in(
             chain.extend(reader.further(chain[-1], back=False, close=close))
     out: list[tuple[Listed, ...]] = []
     for chain in found:
-        alone = len(chain) == 1 and chain[0] in bare and not turn
-        if not alone and not any(chain[0] in other and chain[0].field == other[0].field for other in out):
+        if not any(chain[0] in other and chain[0].field == other[0].field for other in out):
             out.append(tuple(chain))
     return out
-
-
-_PROMPTS: Final = ("in_out", "out_behind", "completion", "global_batch")
-"""Lengths of what goes in and of what comes out, and the batch of all cards: no values of one length or batch."""
 
 
 def _anchors(text: str, rows: Patterns, *, turn: bool) -> Iterator[Listed]:
@@ -214,19 +207,6 @@ def is_near(one: float, other: float) -> bool:
     return 0 < low <= high <= _MAX_RATIO * low
 
 
-_THOUSANDS: Final = frozenset([1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 100, 128, 192, 200, 256, 512])
-"""Lengths as people choose them, in thousands: other numbers of thousands count samples or money."""
-
-
-def bare_lengths(text: str, rows: Patterns) -> Iterator[Listed]:
-    """Numbers that are lengths by their values alone; one in a list of such is one."""
-    for match in rows["bare_length"].finditer(text):
-        value = number_of(match[1])
-        usual = not match[1].endswith(("k", "K")) or int(match[1][:-1]) in _THOUSANDS
-        if 512 <= value <= 1 << 20 and value % 256 == 0 and usual:
-            yield Listed("seq_len", value, *match.span(1))
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """A text, and what its numbers are already known to be."""
@@ -235,7 +215,7 @@ class _Reader:
     rows: Patterns
     taken: dict[tuple[int, int], str]
     """The setting of each number that has its own words or unit."""
-    apart: list[tuple[int, int]]
+    apart: Sequence[tuple[int, int]]
     """Places whose numbers are none of a setting."""
 
     def further(self, last: Listed, *, back: bool, close: bool) -> list[Listed]:

@@ -17,7 +17,6 @@ from typing import Final
 
 from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
-from oomkb.kept import compiled
 
 _FLAGS: Final = {"i": re.IGNORECASE, "a": re.ASCII, "m": re.MULTILINE, "-": re.NOFLAG}
 _NAME: Final = re.compile(r"[a-z0-9_]{1,40}(?:\.[\w.+:-]{1,40})?")
@@ -34,8 +33,8 @@ class Row:
     pattern: str
 
 
-class Patterns(dict[str, "re.Pattern[str]"]):
-    """The table of one module: ``table["name"]`` is the compiled expression, made when it is first asked for."""
+class Patterns(dict[str, Expression]):
+    """The table of one module: ``table["name"]`` is the expression, made when it is first asked for."""
 
     def __init__(self, path: Path, given: Mapping[str, str]) -> None:
         super().__init__()
@@ -74,21 +73,16 @@ class Patterns(dict[str, "re.Pattern[str]"]):
             out[name] = Row(name, sum(_FLAGS[letter] for letter in flags), witness, pattern)
         return out
 
-    def __missing__(self, name: str) -> re.Pattern[str]:
+    def __missing__(self, name: str) -> Expression:
         row = self.rows[name]
-        found = self[name] = compiled(row.pattern, row.flags)
+        found = self[name] = Expression(row.pattern, row.flags)
         return found
-
-    def sieved(self, name: str) -> Expression:
-        """The expression with the literals that each of its matches holds."""
-        row = self.rows[name]
-        return Expression(row.pattern, row.flags)
 
     def group(self, prefix: str) -> Mapping[str, Expression]:
         """The rows ``<prefix>.<key>`` by their keys, in order."""
         if prefix not in self._groups:
             names = [name for name in self.rows if name.startswith(f"{prefix}.")]
-            self._groups[prefix] = {name.partition(".")[2]: self.sieved(name) for name in names}
+            self._groups[prefix] = {name.partition(".")[2]: self[name] for name in names}
         return self._groups[prefix]
 
 

@@ -14,6 +14,7 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import went_well
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
+from oomkb.kept import lazy
 from oomkb.tables import read_toml
 from oomkb.units import GIB
 
@@ -39,7 +40,7 @@ def scores_rollouts(frames: Sequence[Frame]) -> bool:
     return any(_SCORES.search(frame.function) for frame in frames)
 
 
-_SCORES: Final = re.compile(r"compute_(?:ref_)?log_?probs?\b|make_experience")
+_SCORES: Final = lazy(r"compute_(?:ref_)?log_?probs?\b|make_experience")
 
 
 def all_sections() -> None:

@@ -131,7 +131,8 @@ def _single_spaced(line: str) -> str:
 
 def _without_column(lines: Sequence[str], name: str, kept: str) -> list[str]:
     """The lines without what each line of a run begins with."""
-    found = [_RE[name].match(line) for line in lines]
+    match = _RE[name].compiled().match
+    found = [match(line) for line in lines]
     out, at = list(lines), 0
     while at < len(lines):
         end = at

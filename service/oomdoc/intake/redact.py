@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from oomdoc.intake.credentials import STEMS, named_values, random_runs
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns(__file__)
@@ -194,7 +195,7 @@ class _Masker:
                 done = end
         return "".join([*parts, text[done:]])
 
-    def _applied(self, kind: str, pattern: re.Pattern[str], text: str) -> str:
+    def _applied(self, kind: str, pattern: Expression | re.Pattern[str], text: str) -> str:
         def swap(found: re.Match[str]) -> str:
             name = found.lastgroup or "v"
             value = found[name]

@@ -21,15 +21,15 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 _RE: Final = patterns(__file__)
-_BANNER: Final = _RE.sieved("banner")
-_PROCESSES: Final = _RE.sieved("processes")
-_RANK: Final = _RE.sieved("rank")
-_ZERO: Final = _RE.sieved("zero")
-_STEP: Final = _RE.sieved("step")
-_HOST: Final = _RE.sieved("host")
-_MANAGER: Final = _RE.sieved("manager")
-_PRINTED: Final = _RE.sieved("printed")
-_IN_USE: Final = _RE.sieved("in_use")
+_BANNER: Final = _RE["banner"]
+_PROCESSES: Final = _RE["processes"]
+_RANK: Final = _RE["rank"]
+_ZERO: Final = _RE["zero"]
+_STEP: Final = _RE["step"]
+_HOST: Final = _RE["host"]
+_MANAGER: Final = _RE["manager"]
+_PRINTED: Final = _RE["printed"]
+_IN_USE: Final = _RE["in_use"]
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""

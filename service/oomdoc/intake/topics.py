@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Evidence
 from oomdoc.intake.statements.causes import words_of
 from oomkb.errors import OomdocError
+from oomkb.kept import lazy
 from oomkb.tables import read_toml
 from oomkb.topics import Topic, topics
 
@@ -314,4 +314,4 @@ def topics_asked(evidence: Evidence) -> Mapping[str, float]:
     return topics_in("\n".join(_QUESTION.findall(evidence.prose)))
 
 
-_QUESTION: Final = re.compile(r"[^.!?。！？\n]{4,400}[?？]")
+_QUESTION: Final = lazy(r"[^.!?。！？\n]{4,400}[?？]")

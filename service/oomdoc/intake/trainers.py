@@ -22,10 +22,10 @@ from oomkb.frameworks import canonical
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
-_NAMED: Final = _RE.sieved("named")
-_ONLINE: Final = _RE.sieved("online")
-_SERVED: Final = _RE.sieved("served")
-_COLOCATED: Final = _RE.sieved("colocated")
+_NAMED: Final = _RE["named"]
+_ONLINE: Final = _RE["online"]
+_SERVED: Final = _RE["served"]
+_COLOCATED: Final = _RE["colocated"]
 _CONFIDENCE: Final = 0.86
 _MAX_LINES: Final = 4_000
 """Lines in which a trainer is looked for: what a job is, is said early."""

@@ -17,7 +17,7 @@ from oomdoc.intake.quantities.facts import by_role
 from oomdoc.intake.sieve import Vocabulary, found_in
 
 _RE: Final = patterns(__file__)
-_FIRST: Final = _RE.sieved("first")
+_FIRST: Final = _RE["first"]
 
 
 def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line], words: Vocabulary) -> list[Fact]:

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from oomdoc.language_model.failing import Unavailable
 from oomkb.dataclass import dataclass
+from oomkb.kept import lazy
 
 _MAX_CALLS: Final = 16
 _LONGEST_ARGUMENTS: Final = 64 << 10
-_THOUGHT: Final = re.compile(r"<think(?:ing)?>.{0,200000}?</think(?:ing)?>", re.DOTALL)
-_FENCED: Final = re.compile(r"```(?:json)?\s{0,20}(.{0,200000}?)```", re.DOTALL)
+_THOUGHT: Final = lazy(r"<think(?:ing)?>.{0,200000}?</think(?:ing)?>", re.DOTALL)
+_FENCED: Final = lazy(r"```(?:json)?\s{0,20}(.{0,200000}?)```", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

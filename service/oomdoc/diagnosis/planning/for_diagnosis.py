@@ -13,7 +13,7 @@ from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.moves import CLASSES, strongest, variants_on
-from oomdoc.diagnosis.planning.patching import as_spelled, patched
+from oomdoc.diagnosis.planning.patching import Written, as_spelled, patched
 from oomdoc.diagnosis.planning.planner import plan_with
 from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.planning.printed import context_of
@@ -146,7 +146,9 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
     effective = [_in_effect(p, ineffective) for p in plans[:_MAX_SHOWN_PLANS]]
-    return replace(found, plans=_written_first([_said(_in_order(p, first), evidence, prices.job) for p in effective]))
+    written: Written = {}
+    shown = [_said(_in_order(p, first), evidence, prices.job, written) for p in effective]
+    return replace(found, plans=_written_first(shown))
 
 
 def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
@@ -179,9 +181,9 @@ def _in_order(plan: Plan, cause: str) -> Plan:
     return replace(plan, changes=tuple(ordered))
 
 
-def _said(before: Plan, evidence: Evidence, job: Job) -> Plan:
+def _said(before: Plan, evidence: Evidence, job: Job, written: Written) -> Plan:
     """The plan as a patch, in words what no key says; a key that was found in the person's text or file stays."""
-    plan, own = patched(before, evidence), {change.key for change in before.changes}
+    plan, own = patched(before, evidence, written), {change.key for change in before.changes}
     changes: list[Change] = []
     for change in plan.changes:
         titled = all(other.remedy != change.remedy for other in changes)

@@ -21,18 +21,24 @@ _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
 _LOGS: Final = (".log", ".out", ".err")
 
 
-def patched(plan: Plan, evidence: Evidence) -> Plan:
+Written = dict[tuple[int, str], "Patched | None"]
+"""By document and changes, in their order: what was written for the plans of one diagnosis."""
+
+
+def patched(plan: Plan, evidence: Evidence, written: Written | None = None) -> Plan:
     """The plan with a unified diff over the documents that were read, and each change's file named.
 
     A field goes where its key stands already, else into the fullest file of the framework. Fields that find no place
     in any document stay as changes without a file.
+
+    :param written: what was written already for other plans of the same evidence, to be added to.
     """
     wanted = fields_to_write(plan, evidence)
     if not wanted or not evidence.documents:
         return replace(plan, changes=tuple(_as_typed(change, evidence) for change in plan.changes))
     diffs: list[str] = []
     placed: dict[str, Document] = {}
-    patch = _Patches()
+    patch = _Patches({} if written is None else written)
     for present in (True, False):
         for document in ranked(evidence):
             left = {n: v for n, v in wanted.items() if n not in placed and spelt_in(document, n) is present}
@@ -138,8 +144,9 @@ def _in_log(document: Document, evidence: Evidence) -> bool:
 class _Patches:
     """Documents with changes written into them, each once: where all go into one document, that is the patch."""
 
-    def __init__(self) -> None:
-        self._done: dict[tuple[int, str], Patched | None] = {}
+    def __init__(self, written: Written) -> None:
+        self._done: Written = {}
+        self._written = written
 
     def taken(self, document: Document, changes: Mapping[str, Any]) -> list[str]:
         """The fields that a document can take."""
@@ -159,7 +166,10 @@ class _Patches:
     def _of(self, document: Document, changes: Mapping[str, Any]) -> Patched | None:
         key = (id(document), repr(sorted(changes.items(), key=itemgetter(0))))
         if key not in self._done:
-            self._done[key] = _patch(document, changes)
+            as_given = (id(document), repr([*changes.items()]))
+            if as_given not in self._written:
+                self._written[as_given] = _patch(document, changes)
+            self._done[key] = self._written[as_given]
         return self._done[key]
 
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from itertools import chain, combinations, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.planning.moves import Goal, Move, combined, of_moves, of_speed
@@ -33,19 +32,52 @@ def cheapest_sets(
     """
     import numpy as np
 
-    every, most = range(len(costs)), max(sizes)
-    # A set of fewer members is filled up with -1, which the last of ``padded`` has no cost for.
-    filled = ((*chosen, *[-1] * (most - n)) for n in sizes for chosen in combinations(every, n))
-    sets = np.fromiter(chain.from_iterable(filled), dtype=int).reshape(-1, most)
-    padded = np.append(np.asarray(costs, dtype=float), 0.0)
-    total = np.zeros(len(sets))
-    for column in range(most):
-        total += padded[sets[:, column]]
-    agreed = lru_cache(maxsize=None)(agree)
-    for row in np.lexsort((*sets.T[::-1], total)):
-        chosen = tuple(place for place in sets[row].tolist() if place >= 0)
-        if all(agreed(a, b) for a, b in combinations(chosen, 2)):
+    members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
+    known: dict[tuple[int, int], bool] = {}
+
+    def agreed(pair: tuple[int, int]) -> bool:
+        if pair not in known:
+            known[pair] = agree(*pair)
+        return known[pair]
+
+    for row in _cheapest_first(members, totals):
+        chosen = tuple(place for place in members[row].tolist() if place >= 0)
+        if all(map(agreed, combinations(chosen, 2))):
             yield chosen
+
+
+def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
+    """(sets, members) places in ascending order, the missing ones of smaller sets -1 at the end, and (sets,) costs."""
+    import numpy as np
+
+    padded, most = np.append(costs, 0.0), max(sizes)
+    parts = []
+    for size in sizes:
+        chosen = np.fromiter(chain.from_iterable(combinations(range(len(costs)), size)), dtype=int).reshape(-1, size)
+        parts.append(np.pad(chosen, ((0, 0), (0, most - size)), constant_values=-1))
+    members = np.concatenate(parts)
+    totals = np.zeros(len(members))
+    for column in members.T:
+        totals += padded[column]
+    return members, totals
+
+
+_AT_ONCE: Final = 512
+"""Sets that are put in order first; few searches ask for more, and each time eight times as many follow."""
+
+
+def _cheapest_first(members: Any, totals: Any) -> Iterator[int]:
+    """The rows of the sets, the cheapest first, of one cost in the order of their members."""
+    import numpy as np
+
+    below, wanted = -math.inf, _AT_ONCE
+    while wanted < len(totals):
+        bound = np.partition(totals, wanted)[wanted]  # all of one cost come together
+        rows = np.flatnonzero((totals > below) & (totals <= bound))
+        yield from rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
+        below, wanted = bound, wanted * 8
+    rows = np.flatnonzero(totals > below)
+    yield from rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
 
 
 _DEPTH: Final = 5

@@ -22,6 +22,7 @@ from oomdoc.intake.configs.nesting import embedded, modelfile
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
 from oomkb.frameworks import LAUNCHERS, PLAIN
+from oomkb.kept import lazy
 
 __all__ = ["MAX_CHARS", "Doc", "analyse", "believed", "known_as"]
 
@@ -111,9 +112,9 @@ _BUDGET: Final = 150_000
 _MAX_ENTRIES: Final = 8_000
 """Settings of one source, likewise."""
 _MAX_DOCS: Final = 400
-_LINK: Final = re.compile(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
+_LINK: Final = lazy(r"\$\{([A-Za-z_][\w.]{0,120})\}\Z")
 _HOPS: Final = 4
-_BRACE: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,200}[ \t]*\{(?![{%])")
+_BRACE: Final = lazy(r"(?:[ \t\r]*(?:#[^\n]*)?\n){0,200}[ \t]*\{(?![{%])")
 
 
 def _interpolated(entries: list[Entry]) -> list[Entry]:
@@ -177,7 +178,7 @@ def _shell(text: str, segment: Segment) -> list[Fragment]:
     return out
 
 
-_NAME: Final = re.compile(r"\$\{?([A-Za-z_]\w{0,80})\}?\Z")
+_NAME: Final = lazy(r"\$\{?([A-Za-z_]\w{0,80})\}?\Z")
 
 
 def _of_variable(entry: Entry, known: Mapping[str, Variable]) -> Entry:

@@ -10,10 +10,11 @@ from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice, with_line
 from oomdoc.intake.configs.writers.spelling import in_shell
+from oomkb.kept import lazy
 
-_ENVIRONMENT: Final = re.compile(r"^([ \t]*)(environment|env):[ \t]*\r?$", re.M)
-_SERVICE: Final = re.compile(r"^([ \t]*)(image|command|args):", re.M)
-_IMPORT: Final = re.compile(
+_ENVIRONMENT: Final = lazy(r"^([ \t]*)(environment|env):[ \t]*\r?$", re.M)
+_SERVICE: Final = lazy(r"^([ \t]*)(image|command|args):", re.M)
+_IMPORT: Final = lazy(
     r"^[ \t]*(?:import|from)[ \t]+(?:torch|transformers|trl|unsloth|vllm|peft|accelerate|deepspeed)\b", re.M
 )
 

@@ -4,7 +4,6 @@ own fact names: ``sharding: zero3`` is also ``zero_stage: 3``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
@@ -20,6 +19,7 @@ from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical, has
 from oomkb.frameworks.completion import UNKNOWN
+from oomkb.kept import lazy
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import cards_needed, replicated
 
@@ -82,9 +82,9 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     return _meaning(_contract(job, facts, name))
 
 
-_TO_FILL_IN: Final = re.compile(r"[<$]|\{\{|(?:\w{0,30}_)?args\.")
+_TO_FILL_IN: Final = lazy(r"[<$]|\{\{|(?:\w{0,30}_)?args\.")
 """A model that documentation leaves open (``<model>``, ``$MODEL``)."""
-_ENGINE_KEY: Final = re.compile(
+_ENGINE_KEY: Final = lazy(
     r"(?:vllm|sglang|(?<!actor_)rollout|infer(?:ence)?|generation)[\w.\-]{0,40}(?:tensor[_-](?:model[_-])?parallel|(?<![a-z])tp(?![a-z]))"
 )
 

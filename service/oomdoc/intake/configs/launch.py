@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -12,8 +11,9 @@ from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
 from oomdoc.intake.configs.wordlist import meanings
 from oomkb.frameworks import LAUNCHERS
+from oomkb.kept import lazy
 
-_ASKED: Final = re.compile(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::[0-9]{1,4}GB)?(?::(?P<count>[0-9]{1,2}))?\Z")
+_ASKED: Final = lazy(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::[0-9]{1,4}GB)?(?::(?P<count>[0-9]{1,2}))?\Z")
 
 
 def accelerators(value: Any) -> tuple[str, int] | None:
@@ -27,7 +27,7 @@ _SLURM: Final = meanings("launch_slurm")
 _MPI: Final = meanings("launch_mpi")
 _KUBERNETES: Final = ("resources.limits.nvidia.com/gpu", "resourcesPerNode.limits.nvidia.com/gpu")
 _COMPOSE: Final = "reservations.devices[].count"
-_PODS: Final = re.compile(r"(.{0,200}(?:ReplicaSpecs\.\w{1,40}|workerGroupSpecs\[[0-9]*\]))\.replicas\Z")
+_PODS: Final = lazy(r"(.{0,200}(?:ReplicaSpecs\.\w{1,40}|workerGroupSpecs\[[0-9]*\]))\.replicas\Z")
 """How many pods of one role a training operator's job, or a Ray cluster, has."""
 _CARD: Final = ("cloud.google.com/gke-accelerator", "nvidia.com/gpu.product")
 """Labels of a node: GKE's, and those of NVIDIA's feature discovery."""
@@ -55,7 +55,7 @@ def _model_of_hub(value: Any) -> str | None:
     return codecs.MODEL.read(value) if isinstance(value, str) and _OF_HUB.fullmatch(value) else None
 
 
-_OF_HUB: Final = re.compile(r"[\w.\-]{1,96}/[\w.\-]{1,96}")
+_OF_HUB: Final = lazy(r"[\w.\-]{1,96}/[\w.\-]{1,96}")
 _AS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "model": _model_of_hub,
     "serving.gpu_memory_utilization": number,
@@ -65,7 +65,7 @@ ENVIRONMENT: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     name: (field, _AS.get(field, whole)) for name, field in meanings("variables").items()
 }
 """Settings that are environment variables: the job field, and how the value is read."""
-_DEVICE_LIST: Final = re.compile(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
+_DEVICE_LIST: Final = lazy(r"[0-9]{1,3}(?:,[ ]?[0-9]{1,3}){0,63},?\Z")
 
 
 def visible_gpus(value: str) -> int | None:
@@ -136,7 +136,7 @@ def counted_as(entry: Entry, text: str, was: Any, value: Any) -> str | None:
     return f"{found[1] or ''}{value}"
 
 
-_COUNTED_THING: Final = re.compile(r"(.{0,80}:)?([0-9.]{1,8})")
+_COUNTED_THING: Final = lazy(r"(.{0,80}:)?([0-9.]{1,8})")
 
 
 def _asked(entries: list[Entry]) -> Iterator[Reading]:
@@ -166,7 +166,7 @@ def _number(value: Any) -> int | None:
     return whole(value)
 
 
-_COUNT: Final = re.compile(
+_COUNT: Final = lazy(
     r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z|([0-9]{1,4})-[0-9]{1,4}\Z|ppr:([0-9]{1,3}):node"
 )
 

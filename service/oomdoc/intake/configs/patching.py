@@ -6,7 +6,6 @@ what the reader sees, not what the writer hoped.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from types import MappingProxyType
@@ -25,6 +24,7 @@ from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.frameworks import LAUNCHERS
+from oomkb.kept import lazy
 from oomkb.memory.mode import VOCABULARY, normalise
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -124,7 +124,7 @@ def _launch(source: Text, name: str, value: Any, was: Any) -> Text | None:
     return replace(source, text=text) if places else None
 
 
-_ARGUMENT: Final = re.compile(r"[\"']?\$(?:[0-9]|\{[0-9]{1,2}\})")
+_ARGUMENT: Final = lazy(r"[\"']?\$(?:[0-9]|\{[0-9]{1,2}\})")
 """A value that the script is given when it is run: to write one in its place would take the argument away."""
 _NOTHING: Final = "none of the changes can be written into this file"
 _ORDER: Final = ("framework", "method", "quant", "objective")
@@ -190,8 +190,8 @@ def _wrong(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, st
     return bad
 
 
-_QUOTED: Final = re.compile(r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|(?:^|\s)#.*")
-_GOES_ON: Final = re.compile(r"[\w)][.,;!?]\s+[A-Za-z]|[，。；、]|(?:\s[a-z]{2,20}){4}")
+_QUOTED: Final = lazy(r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'|(?:^|\s)#.*")
+_GOES_ON: Final = lazy(r"[\w)][.,;!?]\s+[A-Za-z]|[，。；、]|(?:\s[a-z]{2,20}){4}")
 _PROMPTS: Final = " \t$>%!#`*-"
 
 

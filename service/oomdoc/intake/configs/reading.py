@@ -27,6 +27,7 @@ from oomdoc.intake.notebooks import is_notebook, notebook_text
 from oomdoc.intake.prose.models import tidy_model
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, LAUNCHERS, has
+from oomkb.kept import lazy
 
 _ORIGINS: Final[Mapping[str, Origin]] = {
     "yaml": "config",
@@ -141,8 +142,8 @@ def _keep(facts: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
     return kept, conflicts
 
 
-_SIZE: Final = re.compile(r"[0-9](?:[._][0-9])?[bBmM](?![a-zA-Z])|[0-9]")
-_PLACEHOLDER: Final = re.compile(
+_SIZE: Final = lazy(r"[0-9](?:[._][0-9])?[bBmM](?![a-zA-Z])|[0-9]")
+_PLACEHOLDER: Final = lazy(
     r"x{2,}|your.*|path|to|models?|model[_-]?(?:path|dir|name)|.*checkpoint-?[0-9]*.*|.*merged.*|output.*", re.I
 )
 
@@ -242,7 +243,7 @@ def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Documen
     )
 
 
-_OF_RUNTIME: Final = re.compile(r"(?:PYTORCH|CUDA|NCCL|TORCH|NVTE|VLLM|SGLANG|XFORMERS|OLLAMA|UNSLOTH|MALLOC)_\w")
+_OF_RUNTIME: Final = lazy(r"(?:PYTORCH|CUDA|NCCL|TORCH|NVTE|VLLM|SGLANG|XFORMERS|OLLAMA|UNSLOTH|MALLOC)_\w")
 """Variables by which the libraries of a run behave; what else is exported (paths, keys, names) is the person's."""
 
 

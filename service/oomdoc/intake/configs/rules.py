@@ -19,7 +19,6 @@ A change is ``key=word`` (``$``: the value itself, ``$codec``: as a codec writes
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,8 +28,9 @@ from oomdoc.intake.configs.table import DROP, Codec, Group, Need, Reading, View,
 from oomdoc.intake.configs.values import as_scalar, flag, number
 from oomkb.dataclass import dataclass
 from oomkb.frameworks.declared import NeedRow, RuleRow
+from oomkb.kept import lazy
 
-_CONDITION: Final = re.compile(r"(?P<off>!?)(?P<keys>@?[^=~>]*?)(?:(?P<how><>|=|~|>)(?P<what>.*))?\Z")
+_CONDITION: Final = lazy(r"(?P<off>!?)(?P<keys>@?[^=~>]*?)(?:(?P<how><>|=|~|>)(?P<what>.*))?\Z")
 
 
 def present(view: View, names: Sequence[str], heads: frozenset[str] = frozenset()) -> str:
@@ -100,7 +100,7 @@ def _compared(view: View, entry: Entry, how: str, what: str) -> bool:
     return what == "*" or str(value).lower() in what.split("|")
 
 
-_SPLIT: Final = re.compile(r"[\s]+")
+_SPLIT: Final = lazy(r"[\s]+")
 
 
 def _about(view: View, subject: str, what: str, heads: frozenset[str]) -> bool:
@@ -265,7 +265,7 @@ def _value(view: View, first: _Condition, value: Any, codecs: Mapping[str, Codec
     return (_filled(view, value), entry) if entry is not None else None
 
 
-_NAMED: Final = re.compile(r"\{([\w.]{1,80})\}")
+_NAMED: Final = lazy(r"\{([\w.]{1,80})\}")
 
 
 def _filled(view: View, value: Any) -> Any:

@@ -6,7 +6,6 @@ A :class:`Key` is one key for one field; a :class:`Group` is several keys that s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
@@ -16,6 +15,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.wordlist import words
 from oomkb.dataclass import dataclass
 from oomkb.frameworks.declared import Record
+from oomkb.kept import lazy
 
 __all__ = ["DROP", "OTHER_LOADS", "Codec", "Group", "Key", "Raw", "Reading", "Table", "View", "norm", "words"]
 
@@ -125,13 +125,13 @@ class View(dict[str, Entry]):
         return next((n for n in names if n in self), None)
 
 
-_CONFIG_CALL: Final = re.compile(
+_CONFIG_CALL: Final = lazy(
     r"(?:Config|Arguments|Args|from_pretrained|get_peft_model|LLM|Engine|Plugin|Trainer|dict|Accelerator|Strategy|recipe"
     r"|LoRA|DataModule|pipeline|field|Model|FinetuneDataModule)\Z"
 )
 
 
-OTHER_LOADS: Final = re.compile(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained|Flax|\bTF[A-Z]")
+OTHER_LOADS: Final = lazy(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained|Flax|\bTF[A-Z]")
 """Calls that load no model, or none of PyTorch."""
 
 

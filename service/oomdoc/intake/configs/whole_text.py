@@ -41,7 +41,7 @@ def analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]
     return tuple(analyse(filename, text, framework))
 
 
-def candidates(docs: Sequence[Doc]) -> list[tuple[int, Doc]]:
+def candidates(docs: Sequence[Doc]) -> Sequence[tuple[int, Doc]]:
     """The documents a change may go into, the run itself before launchers' files and scattered keys."""
     known = ((index, doc) for index, doc in enumerate(docs) if doc.table is not None or doc.unknown)
     return sorted(known, key=lambda each: (believed(each[1]), -len(each[1].readings()), -len(each[1].entries)))

@@ -23,11 +23,12 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import to_bytes
 from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
+from oomkb.kept import lazy
 from oomkb.tables import read_toml
 from oomkb.units import GIB
 
 _NO_DATA: Final[Mapping[str, Any]] = MappingProxyType({})
-_MARK: Final = re.compile(r"[\s|│╭╰─*`]{1,200}")
+_MARK: Final = lazy(r"[\s|│╭╰─*`]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ def only(*found: Signal, facts: Iterable[Fact] = ()) -> Reading:
 
 
 _FIELDS: Final = frozenset(f.name for f in fields(Failure)) - {"kind", "signal", "cascade"}
-_SIZE: Final = re.compile(r"<<(\w{1,40})>>")
+_SIZE: Final = lazy(r"<<(\w{1,40})>>")
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 Kind = Literal["device", "host", "shared-memory", "other"]
 

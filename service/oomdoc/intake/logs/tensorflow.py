@@ -7,8 +7,9 @@ from math import prod
 from typing import Final
 
 from oomdoc.intake.logs.rules import Parser, Reading, Window, failure, signal
+from oomkb.kept import lazy
 
-_OOM: Final = re.compile(
+_OOM: Final = lazy(
     r"OOM when allocating tensor (?:with|of) shape\s?\[(?P<shape>[\d,]{1,120})\](?: and type (?P<ty"
     r"pe>\w{1,20}))?(?: on (?P<device>\S{1,120}))?",
     re.IGNORECASE,

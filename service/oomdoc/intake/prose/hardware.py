@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__, count=COUNT)
-_CARDS: Final = _RE.sieved("cards")
-_ONLY: Final = _RE.sieved("only")
-_LAUNCHED: Final = _RE.sieved("launched")
-_SEVERAL: Final = _RE.sieved("several")
-_NOTEBOOK: Final = _RE.sieved("notebook")
-_UNKNOWN: Final = _RE.sieved("unknown")
+_CARDS: Final = _RE["cards"]
+_ONLY: Final = _RE["only"]
+_LAUNCHED: Final = _RE["launched"]
+_SEVERAL: Final = _RE["several"]
+_NOTEBOOK: Final = _RE["notebook"]
+_UNKNOWN: Final = _RE["unknown"]
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""

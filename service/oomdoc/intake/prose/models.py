@@ -55,9 +55,9 @@ def tidy_model(value: str) -> str:
 
 
 _RE: Final = patterns(__file__)
-_COUNTED: Final = _RE.sieved("counted")
-_CALLED: Final = _RE.sieved("called")
-_SAID: Final = _RE.sieved("said")
+_COUNTED: Final = _RE["counted"]
+_CALLED: Final = _RE["called"]
+_SAID: Final = _RE["said"]
 
 
 def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) -> Iterator[Fact]:

@@ -25,7 +25,7 @@ from oomkb.tables import read_toml
 from oomkb.units import billions
 
 _RE: Final = patterns(__file__)
-_AHEAD: Final = _RE.sieved("ahead")
+_AHEAD: Final = _RE["ahead"]
 _LONGEST: Final = 7
 """Words of the longest name."""
 _MAX_TOKENS: Final = 700

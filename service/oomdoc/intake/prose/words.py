@@ -22,7 +22,7 @@ from oomkb.dataclass import dataclass
 from oomkb.tables import read_toml
 
 _RE: Final = patterns(__file__)
-_OFFLOADS: Final = _RE.sieved("offloads")
+_OFFLOADS: Final = _RE["offloads"]
 _LANGUAGE: Final = frozenset(
     ("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill", "embedding")
 )

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated
-from oomdoc.intake.quantities.fields import FIELDS, SET_BY, SURE, refuted
+from oomdoc.intake.quantities.fields import SET_BY, SURE, refuted
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 
 _CONFIDENCE: Final = 0.6
@@ -56,8 +56,6 @@ def _is_refuted(fact: Fact, text: str, places: Mapping[tuple[str, int], tuple[in
         if start <= q.start < start + len(line.text) and abs(q.value - fact.value) <= _SAME * abs(q.value)
     ]
     if not numbers:
-        return False
-    if any(fact.name in FIELDS.get(q.role, ()) for q in numbers):
         return False
     return all(refuted(text, fact.name, q.start, q.end) for q in numbers)
 

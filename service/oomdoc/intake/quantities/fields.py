@@ -46,11 +46,8 @@ SET_BY: Final[frozenset[str]] = frozenset(name for names in FIELDS.values() for 
 """Everything that a role may set: of anything else no role is an argument against."""
 SURE: Final = 0.6
 """Probability from which a role sets a field."""
-REFUTES: Final = 0.6
-"""Probability from which a role rules out that a number sets another field."""
-_VAGUE: Final = frozenset({"other", "none", "count"})
-_VAGUE_REFUTES: Final = 0.75
-"""The same of roles that say only what a number is not."""
+MIN_LIKELY: Final = 0.15
+"""Probability that a number is of a field below which it does not set it."""
 
 
 def at(text: str, start: int, end: int) -> Quantity | None:
@@ -59,13 +56,18 @@ def at(text: str, start: int, end: int) -> Quantity | None:
 
 
 def refuted(text: str, field: str, start: int, end: int) -> bool:
-    """Whether the number at a place is surely of something else than a field."""
+    """Whether the number at a place is hardly of a field."""
     found = at(text, start, end)
-    if found is None or field not in SET_BY or field in FIELDS.get(found.role, ()):
+    if found is None or field not in SET_BY:
         return False
     if found.role == "request_tokens" and field in _LENGTHS:
         return any(q.role == "length" and q.probability >= SURE for q in quantities_in(text))
-    return found.probability >= (_VAGUE_REFUTES if found.role in _VAGUE else REFUTES)
+    return likely(found, field) < MIN_LIKELY
+
+
+def likely(found: Quantity, field: str) -> float:
+    """The probability that a number is of one of the roles that set a field."""
+    return sum(p for role, p in ((found.role, found.probability), *found.others) if field in FIELDS.get(role, ()))
 
 
 def listed(text: str, fields: Collection[str]) -> Iterator[Listed]:

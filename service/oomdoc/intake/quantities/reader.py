@@ -1,4 +1,4 @@
-"""Numbers and their roles, by one classifier (``bench/train_quantities.py``) in place of an expression for each wording.
+"""Numbers and their roles: one classifier (``bench/train_quantities.py``) for every wording.
 
 A softmax over the roles of ``roles.toml``; the weights lie in ``weights.npz``, a row for each feature.
 """
@@ -54,10 +54,6 @@ class Quantity:
     others: tuple[tuple[str, float], ...] = ()
     """Further roles that are not improbable, with their probabilities."""
 
-    def may_be(self, role: str, *, least: float) -> bool:
-        """Whether a role is at least so probable."""
-        return self.probability >= least if role == self.role else any(p >= least for r, p in self.others if r == role)
-
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -96,7 +92,7 @@ def model() -> Model:
         )
 
 
-_LEAST_NAMED: Final = 0.1
+_LEAST_NAMED: Final = 0.03
 """Probability from which a further role is named."""
 
 
@@ -113,7 +109,7 @@ def quantities_in(text: str) -> tuple[Quantity, ...]:
     for at, row in zip(places, probable, strict=True):
         token = tokens[at]
         ranked = sorted(zip(fitted.names, row.tolist(), strict=True), key=lambda pair: -pair[1])
-        others = tuple(pair for pair in ranked[1:4] if pair[1] >= _LEAST_NAMED)
+        others = tuple(pair for pair in ranked[1:6] if pair[1] >= _LEAST_NAMED)
         role, probability = ranked[0]
         value = value_of(token.number, token.unit)
         if value is not None:

@@ -25,7 +25,7 @@ def expressions() -> list[Expression]:
             import_module(module.name)
     for table in [thing for thing in gc.get_objects() if type(thing) is Patterns]:
         for name in table.rows:
-            table.group(name.partition(".")[0])
+            _ = table[name]
     phase.all_sections()
     for row in schema.shipped():
         _ = row.traced, row.printed

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, cached_property
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -234,16 +235,67 @@ class Expression:
         return not self.literals
 
     def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
-        """As of a compiled expression."""
-        return (self._compiled or self.compiled()).search(text, start, min(end, len(text)))
+        """As of a compiled expression; a whole text, unless it is short, is only searched if it holds a literal."""
+        if len(text) >= _WORTH_A_LOOK and end == _END and not start and not self.may_match(_lowered(text)):
+            return None
+        return (self._compiled or self.compiled()).search(text, start, end)
 
     def match(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
         """As of a compiled expression."""
-        return (self._compiled or self.compiled()).match(text, start, min(end, len(text)))
+        return (self._compiled or self.compiled()).match(text, start, end)
 
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+    def fullmatch(self, text: str) -> re.Match[str] | None:
         """As of a compiled expression."""
-        return (self._compiled or self.compiled()).finditer(text)
+        return (self._compiled or self.compiled()).fullmatch(text)
+
+    def finditer(self, text: str, start: int = 0, end: int = _END) -> Iterator[re.Match[str]]:
+        """As of a compiled expression."""
+        if len(text) >= _WORTH_A_LOOK and end == _END and not start and not self.may_match(_lowered(text)):
+            return iter(())
+        return (self._compiled or self.compiled()).finditer(text, start, end)
+
+    def findall(self, text: str) -> list[Any]:
+        """As of a compiled expression."""
+        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
+            return []
+        return (self._compiled or self.compiled()).findall(text)
+
+    def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
+        """As of a compiled expression."""
+        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
+            return text
+        return (self._compiled or self.compiled()).sub(new, text, count)
+
+    def split(self, text: str, maxsplit: int = 0) -> list[str | Any]:
+        """As of a compiled expression."""
+        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
+            return [text]
+        return (self._compiled or self.compiled()).split(text, maxsplit)
+
+
+_WORTH_A_LOOK: Final = 120
+"""Characters of a text from which looking for literals first is quicker: most lines of a log are shorter."""
+_MAX_REMEMBERED: Final = 1 << 16
+"""Characters of a text whose lower case is kept until the next one is asked for."""
+_last: tuple[str, str] = ("", "")
+"""A text and its lower case: many expressions are tried on one text after the other."""
+
+_ALSO_MATCHED: Final = (("\u017f", "s"), ("\u0131", "i"), ("i\u0307", "i"))
+"""Long s and the Turkish letters i, which :mod:`re` takes for ``s`` and ``i`` where case does not count."""
+
+
+def _lowered(text: str) -> str:
+    global _last  # noqa: PLW0603 (one pair, swapped whole)
+    known, low = _last
+    if known is text:
+        return low
+    low = text.lower()
+    if not text.isascii():
+        for letter, plain in _ALSO_MATCHED:
+            low = low.replace(letter, plain)
+    if len(text) <= _MAX_REMEMBERED:
+        _last = (text, low)
+    return low
 
 
 Row = TypeVar("Row")
@@ -271,7 +323,7 @@ def candidates(expression: Expression, lines: Iterable[Item], words: Vocabulary)
 def found_in(expression: Expression, lines: Iterable[Line], words: Vocabulary) -> Iterator[tuple[Line, re.Match[str]]]:
     """The lines, as they stand, that the expression matches, each with its first match."""
     for line in candidates(expression, lines, words):
-        if (found := expression.search(line.raw)) is not None:
+        if (found := expression.compiled().search(line.raw)) is not None:
             yield line, found
 
 
@@ -281,6 +333,20 @@ class Sieve(Generic[Row]):
     def __init__(self, rows: Iterable[tuple[Sequence[str], Row]]) -> None:
         self._rows = [(tuple(literals), row) for literals, row in rows]
 
+    @cached_property
+    def _by_gram(self) -> dict[str, list[tuple[int, str]]]:
+        """First piece of a literal's longest word (``""``: none) -> the literals, each with its row."""
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for at, (literals, _) in enumerate(self._rows):
+            for literal in literals:
+                probe = next(iter(_probes_of(literal)), "")
+                found[probe[:_GRAM] if len(probe) >= _GRAM else ""].append((at, literal))
+        return dict(found)
+
+    @cached_property
+    def _always(self) -> list[int]:
+        return [at for at, (literals, _) in enumerate(self._rows) if not literals]
+
     def alive(self, words: Vocabulary) -> list[tuple[tuple[str, ...], Row]]:
         """The rows that can match somewhere in the text, each with those of its literals that can be in it.
 
@@ -288,8 +354,13 @@ class Sieve(Generic[Row]):
         """
         if words.all:
             return self._rows
-        held = ((tuple(filter(words.may_hold, literals)), bool(literals), row) for literals, row in self._rows)
-        return [(found, row) for found, has_literals, row in held if found or not has_literals]
+        held: dict[int, set[str]] = {at: set() for at in self._always}
+        for gram in (*(self._by_gram.keys() & words.grams), ""):
+            for at, literal in self._by_gram.get(gram, ()):
+                if words.may_hold(literal):
+                    held.setdefault(at, set()).add(literal)
+        rows = ((held[at], *self._rows[at]) for at in sorted(held))
+        return [(tuple(literal for literal in literals if literal in found), row) for found, literals, row in rows]
 
     def over(self, lines: Iterable[Item], words: Vocabulary) -> Iterator[tuple[int, Item, list[Row]]]:
         """Every line that a row could match, with its index and those rows."""

@@ -30,6 +30,7 @@ from oomdoc.evidence import Frame, Sign, Signal, Span
 from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 from oomkb.dataclass import dataclass
+from oomkb.kept import lazy
 from oomkb.tables import read_toml
 
 _INNERMOST: Final = 24
@@ -42,7 +43,7 @@ _WIDTH: Final = 1_000
 """Characters of a line."""
 _SCRIPT: Final = frozenset({"command", "config", "code"})
 """Kinds of lines that tell what is to be run, not where it failed."""
-_ASSIGNED: Final = re.compile(r"\s{0,12}[\w., ]{1,60}= ?[\w.]{1,80}\(")
+_ASSIGNED: Final = lazy(r"\s{0,12}[\w., ]{1,60}= ?[\w.]{1,80}\(")
 """A line of a program, which says as little."""
 
 
@@ -123,8 +124,8 @@ WITNESSES: Final = 3
 """Independent threads that must show a sign whose program is not named."""
 _PATTERNS: Final = ("frames", "messages")
 _LISTS: Final = (*_PATTERNS, "signals", "phases", "lines", "not_lines", "threads")
-_ID: Final = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_THREAD: Final = re.compile(r"[\w.-]{1,60}/[\w.-]{1,100}#\d{1,6}|https://\S{8,200}")
+_ID: Final = lazy(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_THREAD: Final = lazy(r"[\w.-]{1,60}/[\w.-]{1,100}#\d{1,6}|https://\S{8,200}")
 _MAX_CHARS: Final = 300
 """Characters of one alternative."""
 

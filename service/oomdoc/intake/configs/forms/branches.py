@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from oomdoc.intake.configs.forms.words import Variable, Word
+from oomkb.kept import lazy
 
 _MAX_NESTED: Final = 40
-_PLAIN: Final = re.compile(r"[\"']?\$\{?(?:([A-Za-z_]\w{0,80})(?::?-)?|([0-9#]))\}?[\"']?")
+_PLAIN: Final = lazy(r"[\"']?\$\{?(?:([A-Za-z_]\w{0,80})(?::?-)?|([0-9#]))\}?[\"']?")
 _ENDS: Final = {"if": re.compile(r"\bfi\b"), "case": re.compile(r"\besac\b")}
-_NUMBER: Final = re.compile(r"-?[0-9]{1,12}")
+_NUMBER: Final = lazy(r"-?[0-9]{1,12}")
 _COMPARED: Final = {
     "-eq": lambda a, b: a == b,
     "-ne": lambda a, b: a != b,

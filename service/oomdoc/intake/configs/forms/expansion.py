@@ -9,6 +9,7 @@ from typing import Final
 
 from oomdoc.intake.configs.forms.python import literal_value
 from oomdoc.intake.configs.forms.words import Variable
+from oomkb.kept import lazy
 
 
 def sum_of(text: str) -> int | None:
@@ -21,19 +22,19 @@ def sum_of(text: str) -> int | None:
     return found if type(found) is int else None
 
 
-DEFAULT: Final = re.compile(r":?[-=](.*)\Z", re.S)
+DEFAULT: Final = lazy(r":?[-=](.*)\Z", re.S)
 """After a name in braces: the value where the variable is not set; behind ``=`` it is set to it."""
 
-_SUM: Final = re.compile(r"[\w\s+*/()${}-]{1,200}")
-_TERM: Final = re.compile(r"\$?\{?([A-Za-z_]\w{0,80})\}?")
-_VARIABLE: Final = re.compile(
+_SUM: Final = lazy(r"[\w\s+*/()${}-]{1,200}")
+_TERM: Final = lazy(r"\$?\{?([A-Za-z_]\w{0,80})\}?")
+_VARIABLE: Final = lazy(
     r"\$(?:([A-Za-z_]\w{0,80})|\{([A-Za-z_]\w{0,80}|[0-9])((?:[^{}\n]|\{[^{}\n]{0,120}\}){0,200})\})"
 )
 
 
-_ARGUMENT: Final = re.compile(r"\$[0-9@*#?]")
+_ARGUMENT: Final = lazy(r"\$[0-9@*#?]")
 """What the script itself was given."""
-_PAREN: Final = re.compile(r"[()\[\]]")
+_PAREN: Final = lazy(r"[()\[\]]")
 
 
 def braces(text: str, at: int, end: int) -> int:

@@ -16,10 +16,11 @@ from oomdoc.intake.configs.values import as_scalar
 from oomdoc.intake.configs.wordlist import meanings, words
 from oomkb.dataclass import dataclass
 from oomkb.frameworks.declared import records
+from oomkb.kept import lazy
 
-_FLAG: Final = re.compile(r"--?[A-Za-z][\w.\-]{0,100}")
-_OVERRIDE: Final = re.compile(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
-_PROSE: Final = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]{1,100}")
+_FLAG: Final = lazy(r"--?[A-Za-z][\w.\-]{0,100}")
+_OVERRIDE: Final = lazy(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
+_PROSE: Final = lazy(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]{1,100}")
 """Chinese characters alone: the sentence around a flag (``--enable-prefix-caching 会多占显存吗``), not its value."""
 _LAUNCHERS: Final = meanings("launcher")
 _STARTS: Final = frozenset[str]().union(*(record.starts for record in records()))
@@ -31,7 +32,7 @@ _SAYS_NOTHING: Final = words(
     "export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # : if elif while test [ [["
 )
 _PRINTS: Final = frozenset({"echo", "printf"})  # what it is given is not run
-_ENDED: Final = re.compile(r"\b(?:pkill|killall|pgrep)\b[^;&|]{0,200}")  # what ends programs starts none
+_ENDED: Final = lazy(r"\b(?:pkill|killall|pgrep)\b[^;&|]{0,200}")  # what ends programs starts none
 _SHORT_ENV: Final = frozenset({"-e", "--env"})
 
 
@@ -307,7 +308,7 @@ def _commands(
 
 _DEPTH: Final = 3
 """Here-documents inside one another."""
-_INNER_FLAG: Final = re.compile(r"(?:^|\s)(?:--[A-Za-z]|\+{0,2}[a-z_]{1,60}(?:\.\w{1,60}){1,8}=)")
+_INNER_FLAG: Final = lazy(r"(?:^|\s)(?:--[A-Za-z]|\+{0,2}[a-z_]{1,60}(?:\.\w{1,60}){1,8}=)")
 
 
 def _has_flags(text: str, low: int, high: int) -> bool:

@@ -8,11 +8,10 @@ from typing import Final
 from oomdoc.intake.configs.entry import Entry, FormError
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.values import as_scalar, unquote
+from oomkb.kept import lazy
 
-_LINE: Final = re.compile(
-    r"[ \t]*(?:\[{1,2}([^\]\n]{1,200})\]{1,2}|(\"?[A-Za-z_][\w.\-]{0,100}\"?)[ \t]*=[ \t]*([^\n]*))"
-)
-_QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
+_LINE: Final = lazy(r"[ \t]*(?:\[{1,2}([^\]\n]{1,200})\]{1,2}|(\"?[A-Za-z_][\w.\-]{0,100}\"?)[ \t]*=[ \t]*([^\n]*))")
+_QUOTED: Final = lazy(r'"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'')
 
 
 def parse_toml(text: str, start: int = 0, end: int | None = None) -> list[Entry]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-_AFTER: Final = re.compile(r"[ \t]{0,40},[ \t]{0,40}")
-_BEFORE: Final = re.compile(r",\s{0,200}\Z")
+from oomkb.kept import lazy
+
+_AFTER: Final = lazy(r"[ \t]{0,40},[ \t]{0,40}")
+_BEFORE: Final = lazy(r",\s{0,200}\Z")
 
 
 def line_start(text: str, at: int) -> int:

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.table import Raw
 from oomdoc.intake.configs.values import spell
+from oomkb.kept import lazy
 
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_./~][\w./+,@ ~:=-]*\Z")
+_PLAIN: Final = lazy(r"[A-Za-z0-9_./~][\w./+,@ ~:=-]*\Z")
 _AMBIGUOUS: Final = frozenset({"true", "false", "yes", "no", "on", "off", "null", "~", "none"})
-_SHELL_SAFE: Final = re.compile(r"[\w./:,@%+=~-]*\Z")
+_SHELL_SAFE: Final = lazy(r"[\w./:,@%+=~-]*\Z")
 
 
 def _truth(value: bool, like: str) -> str:

@@ -17,8 +17,9 @@ from oomdoc.intake.configs.writers.lines import (
     without_member,
 )
 from oomdoc.intake.configs.writers.spelling import in_yaml
+from oomkb.kept import lazy
 
-_TRUTHS: Final = re.compile(r":[ \t]+(True|False|true|false|yes|no)[ \t]*(?:#|\r?$)", re.M)
+_TRUTHS: Final = lazy(r":[ \t]+(True|False|true|false|yes|no)[ \t]*(?:#|\r?$)", re.M)
 
 
 def _truth_like(text: str, entry: Entry | None) -> str:
