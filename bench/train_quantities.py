@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from scipy import sparse
@@ -24,8 +25,11 @@ from scipy.optimize import minimize
 from oomdoc.intake.quantities import reader
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import tokens_of
+from oomkb.frameworks import FRAMEWORKS
+from oomkb.tables import read_toml
 
 DATA = Path(__file__).parent / "data" / "quantities"
+SETTINGS = Path(reader.__file__).parents[1] / "prose" / "settings.toml"
 MARK = re.compile(r"⟦([^|⟧]+)\|([a-z_]+?)([?x~]?)⟧")
 SAME = {
     **dict.fromkeys(("heads", "hidden", "vocab", "experts"), "arch"),
@@ -60,6 +64,73 @@ def read_marked(path: Path) -> Iterator[Text]:
             text, last = text + found[1], found.end()
         header = tuple(part.strip() for part in head.split("|"))
         yield Text(header[0], text + body[last:], tuple(marks), header)
+
+
+ROLE_OF = {
+    **dict.fromkeys(("seq_len", "max_model_len", "serving.max_model_len"), "length"),
+    **dict.fromkeys(("micro_batch", "eval_micro_batch"), "micro_batch"),
+    **dict.fromkeys(("micro_tokens", "serving.max_num_batched_tokens"), "batched_tokens"),
+    **dict.fromkeys(("gpu_memory_utilization", "rollout.gpu_memory_utilization"), "utilization"),
+    **dict.fromkeys(("serving.gpu_memory_utilization",), "utilization"),
+    **dict.fromkeys(("_prompt_len", "prompt_len"), "prompt_tokens"),
+    **dict.fromkeys(("_completion_len", "completion_len"), "output_tokens"),
+    **dict.fromkeys(("cp", "sp"), "cp"),
+    "_global_batch": "global_batch",
+    "grad_accum": "grad_accum",
+    "zero_stage": "zero_stage",
+    "tp": "tp",
+    "pp": "pp",
+    "ep": "ep",
+    "nodes": "nodes",
+    "world": "gpu_count",
+    "gpus": "gpus_per_node",
+    "lora.r": "lora_r",
+    "lora.alpha": "lora_alpha",
+    "generations": "generations",
+    "serving.max_num_seqs": "users",
+}
+"""What the value of a setting is of, by its job field or fact."""
+VALUES = {
+    **dict.fromkeys(
+        ("length", "prompt_tokens", "output_tokens", "batched_tokens"), ("512", "2048", "4096", "8k", "32768")
+    ),
+    "utilization": ("0.9", "0.85", "0.5", ".92", "85%"),
+    "zero_stage": ("1", "2", "3"),
+}
+"""Usual values, by role; of other roles small counts."""
+COUNTS = ("1", "2", "4", "8", "16", "32", "64")
+FORMS = (
+    "{n}={v}",
+    "{n} {v}",
+    "--{n} {v}",
+    "{n}: {v}",
+    "set {n} to {v}",
+    "{n} 设成 {v}",
+    "{n}改成{v}",
+    "{n} of {v}",
+    "with {n} {v}, please",
+)
+
+
+def named_settings() -> Iterator[Text]:
+    """Each name of a setting in some forms with a usual value: what keys and terms mean, which no text need show."""
+    names: dict[str, str] = {}
+    for framework in FRAMEWORKS:
+        for row in framework.keys:
+            for key in row.keys if row.field in ROLE_OF else ():
+                names.setdefault(key.rpartition(":")[2].rpartition(".")[2], ROLE_OF[row.field])
+    for fact, _, _, _, *spelt in read_toml(SETTINGS)["setting"]:
+        for name in " ".join(spelt).split() if fact in ROLE_OF else ():
+            names[name] = ROLE_OF[fact]
+            names[name.replace("_", " ")] = ROLE_OF[fact]
+    for name, role in sorted(names.items()):
+        seed = crc32(name.encode())
+        for n in range(3):
+            values = VALUES.get(role, COUNTS)
+            value, form = values[(seed + n) % len(values)], FORMS[(seed // 7 + 2 * n) % len(FORMS)]
+            text = form.format(n=name, v=value)
+            at = text.rindex(value)
+            yield Text(f"{name} {n}", text, ((at, at + len(value), role, ""),), ())
 
 
 class Row(NamedTuple):
@@ -173,9 +244,10 @@ def main() -> None:
         for path in given.test:
             show(path.stem, reader.model(), list(rows_of(read_marked(path))), wrong=20)
         return
+    named = list(rows_of(named_settings()))
     files = {path.stem: list(rows_of(read_marked(path))) for path in sorted(DATA.glob("*.txt"))}
     held = set(filter(None, given.hold_out.split(",")))
-    found = fitted([row for name, rows in files.items() if name not in held for row in rows])
+    found = fitted([*named, *(row for name, rows in files.items() if name not in held for row in rows)])
     for name in sorted(held):
         show(f"{name}, left out", found, files[name], wrong=12)
     if given.write:

@@ -248,7 +248,7 @@ def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredL
     beside = [s.data for s in evidence.find("size-beside")]
     asked = sorted({d["value"] for d in beside if "value" in d} - {size for size, _ in points})
     if len(points) == 1:
-        fixed = next((float(d["fixed_bytes"]) for d in beside if d.get("fixed_bytes", 0) < points[0][1]), None)
+        fixed = next((float(d["fixed_bytes"]) for d in beside if 0 < d.get("fixed_bytes", 0) < points[0][1]), None)
         points = points if fixed is None else [(0, fixed), *points]
     if len(points) == 1:  # at most all of it grows with the size
         size, held = points[0]

@@ -44,7 +44,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Role to what it may set, the job's field first; roles that are not here set nothing."""
 SET_BY: Final[frozenset[str]] = frozenset(name for names in FIELDS.values() for name in names)
 """Everything that a role may set: of anything else no role is an argument against."""
-SURE: Final = 0.6
+SURE: Final = 0.5
 """Probability from which a role sets a field."""
 MIN_LIKELY: Final = 0.15
 """Probability that a number is of a field below which it does not set it."""
@@ -74,7 +74,7 @@ def listed(text: str, fields: Collection[str]) -> Iterator[Listed]:
     """The numbers whose role surely sets one of these job fields."""
     for found in quantities_in(text):
         field = FIELDS.get(found.role, ("",))[0]
-        if field in fields and found.probability >= SURE:
+        if field in fields and likely(found, field) >= SURE:
             value = int(found.value) if found.value == int(found.value) else found.value
             yield Listed(field, value, found.start, found.end)
 
