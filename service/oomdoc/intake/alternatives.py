@@ -34,29 +34,6 @@ _EXCLUSIVE: Final = frozenset({"sharding", "attention", "optimizer", "tp", "serv
 """Settings of which a run has one value."""
 _MACHINES: Final = frozenset({"gpus", "nodes"})
 """What "or do we need 16?" counts."""
-_SIZED: Final = frozenset(
-    [
-        "seq_len",
-        "micro_batch",
-        "grad_accum",
-        "gpus",
-        "nodes",
-        "tp",
-        "pp",
-        "cp",
-        "ep",
-        "generations",
-        "lora.r",
-        "lora.alpha",
-        "completion_len",
-        "prompt_len",
-        "capacity_gib",
-        "serving.concurrency",
-        "serving.gpu_memory_utilization",
-        "serving.max_num_batched_tokens",
-    ]
-)
-"""Settings that a number's role sets."""
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 """Settings in words of which a run has one: those that are listed are compared."""
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
@@ -66,16 +43,6 @@ _ASKED: Final = compiled("[?？]")
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _OPTION, _NAME = 120, 48
 """Characters of the last option of a list, and of an option that name it."""
-
-
-def length_in(text: str, row: str) -> int | None:
-    """The tokens that a row of lengths finds, where the number is surely of nothing else."""
-    for found in ROWS[row].finditer(text):
-        place = next(n for n in range(1, len(found.groups()) + 1) if found[n])
-        size = int(number_of(found[place]))
-        if not refuted(text, row, *found.span(place)):
-            return size if 16 <= size <= 1 << 22 else None
-    return None
 
 
 _STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
@@ -282,7 +249,7 @@ def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]
     by_field: dict[str, list[list[Mention]]] = {}
     others = [(start, end) for start, end, _ in cards_in(text)]
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]
-    sized = [one for one in listed(text, _SIZED) if not any(start <= one.start < end for start, end in others)]
+    sized = [one for one in listed(text) if not any(start <= one.start < end for start, end in others)]
     lists = lists_in(text, ROWS, others, sized=sized, refuted=partial(refuted, text), turn=turn)
     named = {one.start for values in lists for one in values}
     for values in lists:

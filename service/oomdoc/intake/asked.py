@@ -11,11 +11,11 @@ from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.alternatives import combined, comparisons_in, length_in, settings_in
-from oomdoc.intake.numbers import to_count
+from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
+from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import value_of
+from oomdoc.intake.quantities.fields import refuted, value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
@@ -46,9 +46,14 @@ def _request(text: str) -> int | None:
     return prompt + (_tokens(text, "output_tokens") or 0) if prompt is not None else None
 
 
-def _round(length: int | None) -> int | None:
-    """A length as people choose them; other numbers in such a place name cards or count something else."""
-    return length if length is not None and (length % 256 == 0 or length % 1000 == 0) else None
+def _target_length(text: str) -> int | None:
+    """The length that is asked about; other numbers in such a place name cards or count something else."""
+    for found in ROWS["target"].finditer(text):
+        place = next(n for n in range(1, len(found.groups()) + 1) if found[n])
+        size = int(number_of(found[place]))
+        if not refuted(text, "target", *found.span(place)):
+            return size if _MIN_LENGTH <= size <= _MAX_LENGTH and (size % 256 == 0 or size % 1000 == 0) else None
+    return None
 
 
 def _servers(text: str) -> int | None:
@@ -183,7 +188,7 @@ class Asked:
     @cached_property
     def target_length(self) -> int | None:
         """The length in tokens that is asked about, whatever the described run has."""
-        return _round(length_in(self._text, "target"))
+        return _target_length(self._text)
 
     @cached_property
     def request_length(self) -> int | None:

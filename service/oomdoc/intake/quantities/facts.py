@@ -35,21 +35,23 @@ _SAME: Final = 0.006
 
 def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
     """The facts, those of prose in agreement with what its numbers are of."""
-    text, places, at = "\n".join(line.text for line in prose), dict[tuple[str, int], tuple[int, Line]](), 0
+    text, places, at = "\n".join(line.text for line in prose), list[tuple[int, Line]](), 0
     for line in prose:
-        places[line.source, line.number] = at, line
+        places.append((at, line))
         at += len(line.text) + 1
     kept = [fact for fact in facts if not _is_refuted(fact, text, places)]
     known = {fact.name for fact in kept}
     return kept + [fact for fact in _told(text, places) if fact.name not in known]
 
 
-def _is_refuted(fact: Fact, text: str, places: Mapping[tuple[str, int], tuple[int, Line]]) -> bool:
+def _is_refuted(fact: Fact, text: str, places: Sequence[tuple[int, Line]]) -> bool:
     """Whether the number that a fact was read from is surely of something else."""
-    place = places.get((fact.span.source, fact.span.line))
-    if place is None or fact.origin not in ("prose", "log") or fact.name not in SET_BY or not _is_number(fact.value):
+    if fact.origin not in ("prose", "log") or fact.name not in SET_BY or not _is_number(fact.value):
         return False
-    start, line = place
+    here = (fact.span.source, fact.span.line)
+    start, line = next(((at, one) for at, one in places if (one.source, one.number) == here), (0, None))
+    if line is None:
+        return False
     numbers = [
         q
         for q in quantities_in(text)
@@ -64,7 +66,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _told(text: str, places: Mapping[tuple[str, int], tuple[int, Line]]) -> Iterator[Fact]:
+def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
     """Facts of roles of which the text has one value."""
     values: dict[str, set[float]] = {}
     sure: dict[str, Quantity] = {}
@@ -75,6 +77,6 @@ def _told(text: str, places: Mapping[tuple[str, int], tuple[int, Line]]) -> Iter
     for role, found in sure.items():
         if len(values[role]) > 1 or negated(text, found.start) or doubt(text, found.start, found.end) > 0.5:
             continue
-        start, line = max((p for p in places.values() if p[0] <= found.start), key=lambda p: p[0])
+        start, line = max((p for p in places if p[0] <= found.start), key=lambda p: p[0])
         value = int(found.value) if found.value == int(found.value) else found.value
         yield Fact(_FACTS[role], value, line.span(found.start - start + 1), "prose", _CONFIDENCE)

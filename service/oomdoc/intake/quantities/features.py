@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from oomdoc.intake.quantities.tokens import Token, key_of
+from oomdoc.intake.quantities.tokens import Token, digits_of, key_of
 
 _MIX: Final = 0x9E3779B1
 _MASK: Final = 0xFFFFFFFF
@@ -42,11 +42,7 @@ def _slot(name: str) -> int:
 def _own(number: str, unit: str) -> tuple[int, ...]:
     """How a number is written: its unit, how large it is, whether it is round."""
     keys = [key_of(f"unit {unit}"), key_of(f"written {number.lower().replace(' ', '')}")]
-    digits = (
-        number.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％万千亿 ")
-        .replace(",", "")
-        .replace("_", "")
-    )
+    digits = digits_of(number)
     try:
         value = float(digits)
     except ValueError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from oomdoc.intake.numbers import Listed
@@ -70,11 +70,36 @@ def likely(found: Quantity, field: str) -> float:
     return sum(p for role, p in ((found.role, found.probability), *found.others) if field in FIELDS.get(role, ()))
 
 
-def listed(text: str, fields: Collection[str]) -> Iterator[Listed]:
-    """The numbers whose role surely sets one of these job fields."""
+_LISTED: Final = frozenset(
+    [
+        "seq_len",
+        "micro_batch",
+        "grad_accum",
+        "gpus",
+        "nodes",
+        "tp",
+        "pp",
+        "cp",
+        "ep",
+        "generations",
+        "lora.r",
+        "lora.alpha",
+        "completion_len",
+        "prompt_len",
+        "capacity_gib",
+        "serving.concurrency",
+        "serving.gpu_memory_utilization",
+        "serving.max_num_batched_tokens",
+    ]
+)
+"""Job fields that numbers of a question set."""
+
+
+def listed(text: str) -> Iterator[Listed]:
+    """The numbers whose role surely sets a job field."""
     for found in quantities_in(text):
         field = FIELDS.get(found.role, ("",))[0]
-        if field in fields and likely(found, field) >= SURE:
+        if field in _LISTED and likely(found, field) >= SURE:
             value = int(found.value) if found.value == int(found.value) else found.value
             yield Listed(field, value, found.start, found.end)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
-from oomdoc.intake.quantities.tokens import tokens_of
+from oomdoc.intake.quantities.tokens import digits_of, tokens_of
 from oomkb.dataclass import dataclass
 from oomkb.tables import read_toml
 
@@ -127,20 +127,27 @@ def value_of(number: str, unit: str) -> float | None:
             return float(read_number(_HALVES.get(number.lower(), number)))
         except ValueError:
             return None
-    digits = number.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％万千亿 ")
     try:
-        value = float(digits.replace(",", "").replace("_", ""))
+        value = float(digits_of(number))
     except ValueError:
         return None
     if unit in _GIB_OF:
         return value * _GIB_OF[unit]
     if unit == "K":
         end = number.strip()[-1].lower()
-        return value * 10_000 if end in "w万" else value * 1000 if end == "千" else float(read_number(f"{digits}k"))
+        return (
+            value * 10_000
+            if end in "w万"
+            else value * 1000
+            if end == "千"
+            else float(read_number(f"{digits_of(number)}k"))
+        )
     if unit == "m":
         return value * 1024**2
     if unit == "%":
         return value / 100
+    if number.endswith("亿"):
+        return value / 10
     return value
 
 

@@ -39,7 +39,7 @@ class Token(NamedTuple):
 
 
 _UNITS: Final = {
-    **dict.fromkeys(("gb", "gib", "g", "gig", "gigs"), "G"),
+    **dict.fromkeys(("gb", "gib", "g", "gig", "gigs", "gigabyte", "gigabytes"), "G"),
     **dict.fromkeys(("mb", "mib"), "M"),
     **dict.fromkeys(("tb", "tib", "t"), "T"),
     **dict.fromkeys(("k", "w", "万", "千"), "K"),
@@ -47,7 +47,7 @@ _UNITS: Final = {
     **dict.fromkeys(("%", "％"), "%"),
     **dict.fromkeys(("bit", "bits"), "bit"),
     **dict.fromkeys(("token", "tokens"), "tokens"),
-    **dict.fromkeys(("b", "亿"), "B"),
+    **dict.fromkeys(("b", "billion", "billions", "亿"), "B"),
     "m": "m",
     "pb": "T",
 }
@@ -56,6 +56,14 @@ _UNITS: Final = {
 def key_of(word: str) -> int:
     """What stands for a word in the features."""
     return crc32(word.encode())
+
+
+def digits_of(number: str) -> str:
+    """A number as it is written without its unit and the marks of thousands."""
+    return number.rstrip(_UNIT_LETTERS).replace(",", "").replace("_", "")
+
+
+_UNIT_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％万千亿 "
 
 
 @lru_cache(maxsize=20_000)
