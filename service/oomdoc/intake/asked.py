@@ -15,11 +15,12 @@ from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import refuted, value_of
+from oomdoc.intake.quantities.fields import SURE, refuted, value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
 from oomkb.frameworks import has
+from oomkb.kept import compiled
 
 _MAX_CHARACTERS: Final = 4000
 
@@ -29,11 +30,17 @@ _MAX_AT_ONCE: Final = 4096
 
 
 def _tokens(text: str, *roles: str) -> int | None:
-    """The first length that surely has one of the roles."""
-    found = next((size for role in roles if (size := value_of(text, role)) is not None), None)
-    return int(found) if found is not None and _MIN_LENGTH <= found <= _MAX_LENGTH else None
+    """The first length that surely has one of the roles; of a range (``3-6k``) its end."""
+    for role in roles:
+        sizes = [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
+        for n, found in enumerate(sizes):
+            ends = n + 1 < len(sizes) and _RANGE.fullmatch(text, found.end, sizes[n + 1].start) is not None
+            if not ends and _MIN_LENGTH <= found.value <= _MAX_LENGTH:
+                return int(found.value)
+    return None
 
 
+_RANGE: Final = compiled(r"\s*(?:[-~–—]|to|到|至)\s*")
 _MIN_LENGTH, _MAX_LENGTH = 16, 1 << 22
 """Tokens."""
 

@@ -78,5 +78,7 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         if len(values[role]) > 1 or negated(text, found.start) or doubt(text, found.start, found.end) > 0.5:
             continue
         start, line = max((p for p in places if p[0] <= found.start), key=lambda p: p[0])
+        if line.text.strip() == found.written.strip():
+            continue  # a number alone on its line: nothing says what it is of
         value = int(found.value) if found.value == int(found.value) else found.value
         yield Fact(_FACTS[role], value, line.span(found.start - start + 1), "prose", _CONFIDENCE)

@@ -7,6 +7,7 @@ from typing import Final
 
 from oomdoc.intake.numbers import Listed
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
+from oomkb.kept import compiled
 
 _LENGTHS: Final = ("seq_len", "serving.max_model_len", "max_model_len", "length", "target", "bare_length")
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -46,7 +47,7 @@ SET_BY: Final[frozenset[str]] = frozenset(name for names in FIELDS.values() for 
 """Everything that a role may set: of anything else no role is an argument against."""
 SURE: Final = 0.5
 """Probability from which a role sets a field."""
-MIN_LIKELY: Final = 0.15
+MIN_LIKELY: Final = 0.1
 """Probability that a number is of a field below which it does not set it."""
 
 
@@ -95,10 +96,24 @@ _LISTED: Final = frozenset(
 """Job fields that numbers of a question set."""
 
 
+_NEGATIVE: Final = compiled(r"(?:[=:：]\s?|\b(?:to|at) |[成到为])-\Z")
+
+
+def _is_alone(text: str, found: Quantity) -> bool:
+    """Whether nothing but the number stands in its clause: what it is of does not stand there."""
+    before, behind = _PAUSE.split(text[: found.start])[-1], _PAUSE.split(text[found.end :])[0]
+    return not (before.strip() or behind.strip())
+
+
+_PAUSE: Final = compiled(r"[,，;；。?？!！\n]|\.\s")
+
+
 def listed(text: str) -> Iterator[Listed]:
     """The numbers whose role surely sets a job field."""
     for found in quantities_in(text):
         field = FIELDS.get(found.role, ("",))[0]
+        if _NEGATIVE.search(text, 0, found.start) or _is_alone(text, found):
+            continue
         if field in _LISTED and likely(found, field) >= SURE:
             value = int(found.value) if found.value == int(found.value) else found.value
             yield Listed(field, value, found.start, found.end)

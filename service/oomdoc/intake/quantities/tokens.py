@@ -91,13 +91,20 @@ def tokens_of(text: str) -> list[Token]:
     return out + list(_between(text, at, len(text), spelled))
 
 
+_LONGEST_NAME: Final = 16
+"""Letters of a product's name before its number."""
+
+
 def _between(text: str, start: int, end: int, spelled: list[tuple[int, int]]) -> Iterator[Token]:
     for found in _RE["token"].finditer(text, start, end):
         first, last = found.span()
         if found["number"]:
             unit = _UNITS.get((found["unit"] or "").strip().lower(), "n")
             unit = "share" if unit == "n" and found["number"].lstrip("0").startswith(".") else unit
-            yield Token(key_of("#" + unit), (), first, last, found[0], unit)
+            if _RE["name_before"].search(text, max(start, first - _LONGEST_NAME), first):
+                yield Token(key_of("<name>"), (), first, last)  # "XYZ9000"
+            else:
+                yield Token(key_of("#" + unit), (), first, last, found[0], unit)
         elif found["word"]:
             key, concepts = _word(found["word"])
             number = found["word"] if _RE["spelled"].fullmatch(found["word"]) else ""
