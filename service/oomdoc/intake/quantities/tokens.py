@@ -101,7 +101,9 @@ def _between(text: str, start: int, end: int, spelled: list[tuple[int, int]]) ->
         if found["number"]:
             unit = _UNITS.get((found["unit"] or "").strip().lower(), "n")
             unit = "share" if unit == "n" and found["number"].lstrip("0").startswith(".") else unit
-            if _RE["name_before"].search(text, max(start, first - _LONGEST_NAME), first):
+            if _RE["bare_card"].fullmatch(found[0]):
+                yield Token(key_of("<card>"), (), first, last)
+            elif _RE["name_before"].search(text, max(start, first - _LONGEST_NAME), first):
                 yield Token(key_of("<name>"), (), first, last)  # "XYZ9000"
             else:
                 yield Token(key_of("#" + unit), (), first, last, found[0], unit)
