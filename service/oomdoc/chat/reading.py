@@ -28,6 +28,7 @@ from oomdoc.chat.resolving import resolve
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.numbers import read_number
+from oomdoc.intake.polarity import negated as denied_before
 from oomdoc.intake.run_figures import host_in
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import stated_fields
@@ -215,7 +216,8 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
             continue
         said.setdefault(one.field, []).append(one)
     for name, values in said.items():
-        chosen = _chosen(turn, values)
+        wanted = [one for one in values if not (_is_number(one.value) and denied_before(turn, one.start))]
+        chosen = _chosen(turn, wanted or values)
         found[name] = chosen.value
         if name == "offload":
             present = () if _RE["alone"].search(turn) else context.job.offload or ()

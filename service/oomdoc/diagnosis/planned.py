@@ -232,7 +232,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
     job = offloading(_with_answers(job, asked, written=written))
-    job = _of_length(_named(job, asked), asked)
+    job = _of_length(_named(job, asked), asked, written=written)
     if job.objective == "inference":
         job = job.with_fields({"serving.concurrency": asked.concurrency}) if many else batch_at_once(job)
         if asked.servers and (job.gpus or job.world or 1) == 1:
@@ -329,9 +329,11 @@ _ENGINE_SHARE: Final = 0.4
 _WEIGHTS_OF_SHARE: Final = 0.6
 
 
-def _of_length(job: Job, asked: Asked) -> Job:
-    """With the length that is asked about; of a server whose context is stated, with that of a usual request."""
+def _of_length(job: Job, asked: Asked, *, written: bool) -> Job:
+    """With the length that is asked about; of a server for several at once, with that of a usual request."""
     served = job.objective == "inference"
+    if served and asked.concurrency and asked.request_length and not written:
+        return job.with_fields(dict.fromkeys(("seq_len", "serving.max_model_len"), asked.request_length))
     lengths = ("seq_len", "serving.max_model_len", "prompt_len", "completion_len")
     length = asked.length or (asked.request_length if served else None)
     if asked.target_length is not None and job.objective not in ONLINE:

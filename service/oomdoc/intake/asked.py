@@ -15,7 +15,7 @@ from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import SURE, refuted, value_of
+from oomdoc.intake.quantities.fields import SURE, at_once, lengths_of, refuted, value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
@@ -47,10 +47,8 @@ _MIN_LENGTH, _MAX_LENGTH = 16, 1 << 22
 
 def _request(text: str) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
-    if (sized := _tokens(text, "request_tokens")) is not None:
-        return sized
-    prompt = _tokens(text, "prompt_tokens")
-    return prompt + (_tokens(text, "output_tokens") or 0) if prompt is not None else None
+    prompt, sized = _tokens(text, "prompt_tokens"), lengths_of(text)[1]
+    return prompt + (_tokens(text, "output_tokens") or 0) if prompt is not None else sized
 
 
 def _target_length(text: str) -> int | None:
@@ -168,8 +166,8 @@ class Asked:
     @cached_property
     def concurrency(self) -> int | None:
         """Requests at once."""
-        found = value_of(self._text, "users") if self.wanted != "requests" else None
-        return int(found) if found is not None and 1 < found <= _MAX_AT_ONCE else None
+        found = at_once(self._text) if self.wanted != "requests" else None
+        return found if found is not None and 1 < found <= _MAX_AT_ONCE else None
 
     @cached_property
     def per_machine(self) -> int | None:
@@ -185,7 +183,7 @@ class Asked:
     @cached_property
     def length(self) -> int | None:
         """Tokens of context or of a sample."""
-        return _tokens(self._text, "length")
+        return lengths_of(self._text)[0]
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:

@@ -77,7 +77,7 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
         asked = one.start > last and _is_size(one, field, goes_on=one.value <= _MAX_RATIO * pairs[-1].size.value)
         if (_SIZES.get(one.role) == field or asked) and 1 < one.value <= _MAX_ASKED.get(field, one.value):
             yield _signal("size-beside", rows, text, one, {"field": field, "value": round(one.value)})
-        elif one.role == "card_memory":
+        elif one.role == "card_memory" or (one.role in _FIGURES and one.value > pairs[-1].figure.value):
             yield _signal("size-beside", rows, text, one, {"size_bytes": round(one.value * _GIB)})
         elif one.role in _FIGURES and _RE["fixed"].search(_clause(text, one)):
             yield _signal("size-beside", rows, text, one, {"fixed_bytes": round(one.value * _GIB)})
@@ -142,12 +142,18 @@ def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Ite
     shares = [q for q in numbers if q.role == "percent" and 0 < q.value < 1]
     if len(shares) != 1 or not users or _RE["pool"].search(text) is None:
         return
-    near = min(users, key=lambda q: abs(q.start - shares[0].start))
+    near = min(users, key=lambda q: (_is_apart(text, q, shares[0]), abs(q.start - shares[0].start)))
     data = {"users": round(near.value), "share": shares[0].value}
     asked = [round(q.value) for q in users if q.value != near.value]
     pool = next((round(q.value) for q in numbers if q.role == "cache_tokens"), None)
     extra = {**({"asked": asked[-1]} if asked else {}), **({"tokens": pool} if pool else {})}
     yield _signal("pool-share", rows, text, shares[0], {**data, **extra})
+
+
+def _is_apart(text: str, one: Quantity, other: Quantity) -> bool:
+    """Whether a sentence ends between two numbers."""
+    first, second = sorted((one, other), key=lambda q: q.start)
+    return _RE["apart"].search(text[first.end : second.start]) is not None
 
 
 def _clause(text: str, number: Quantity) -> str:

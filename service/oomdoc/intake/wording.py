@@ -15,6 +15,8 @@ from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.quantities.facts import by_role
 from oomdoc.intake.sieve import Vocabulary, found_in
+from oomkb.catalog import gpus
+from oomkb.units import to_gib
 
 _RE: Final = patterns(__file__)
 _FIRST: Final = _RE["first"]
@@ -36,7 +38,25 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
         ]
     if any(f.name == "quant" and f.value == "nf4" for f in facts):
         facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
-    return _with_nodes(facts, lines, varied, words)
+    return _of_each_card(_with_nodes(facts, lines, varied, words))
+
+
+def _of_each_card(facts: list[Fact]) -> list[Fact]:
+    """The facts without a capacity that all cards have together: ``4 x A10, 96 GB``."""
+    best = {
+        name: max((f for f in facts if f.name == name), key=lambda f: f.confidence, default=None) for name in _CARDS
+    }
+    card, count = best["gpu"], best["gpu_count"]
+    device = gpus.find(str(card.value)) if card is not None else None
+    if device is None or not device.nominal_bytes or count is None or count.value < 2:
+        return facts
+    total = count.value * to_gib(device.nominal_bytes)
+    return [f for f in facts if f.name != "capacity_gib" or abs(f.value - total) > _ROUNDING * total]
+
+
+_CARDS: Final = ("gpu", "gpu_count")
+_ROUNDING: Final = 0.04
+"""Share by which the sizes of several cards together may be rounded."""
 
 
 def _serves(facts: Sequence[Fact]) -> bool:

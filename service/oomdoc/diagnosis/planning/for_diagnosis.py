@@ -158,7 +158,10 @@ def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
     if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
         out |= _OF_MANY_PROCESSES
     if not evidence.failures:
-        out.update(*(_REFUSED[name] for name in asked_of(evidence).refused))
+        asked = asked_of(evidence)
+        out.update(*(_REFUSED[name] for name in asked.refused))
+        if asked.request_length and asked.concurrency:
+            out.add("serving-length")  # a context below what each user needs serves none of them
     return frozenset(out)
 
 

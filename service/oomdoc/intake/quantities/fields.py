@@ -119,6 +119,40 @@ def listed(text: str) -> Iterator[Listed]:
             yield Listed(field, value, found.start, found.end)
 
 
+def chance(found: Quantity, *roles: str) -> float:
+    """The probability that a number has one of the roles."""
+    return sum(p for role, p in ((found.role, found.probability), *found.others) if role in roles)
+
+
+def at_once(text: str) -> int | None:
+    """Requests or users at once: the number that most probably counts them."""
+    best = max(quantities_in(text), key=lambda q: chance(q, "users"), default=None)
+    return int(best.value) if best is not None and chance(best, "users") >= _MIN_CHANCE else None
+
+
+def lengths_of(text: str) -> tuple[int | None, int | None]:
+    """Tokens of the window and of a usual request, where the text names both; else of the one that it names.
+
+    Beside a number of users, the number of tokens that is most probably one request's is it, and the window is another.
+    """
+    tokens = [
+        q for q in quantities_in(text) if chance(q, *_OF_TOKENS) >= SURE and _MIN_TOKENS <= q.value <= _MAX_TOKENS
+    ]
+    of_request = {id(q): chance(q, "request_tokens", "prompt_tokens") for q in tokens}
+    request = max(tokens, key=lambda q: of_request[id(q)], default=None)
+    if request is not None and of_request[id(request)] < (_MIN_CHANCE if at_once(text) else SURE):
+        request = None
+    windows = [q for q in tokens if chance(q, "length") >= SURE and (request is None or q.value > request.value)]
+    window = next(iter(windows), None)
+    return (int(window.value) if window else None), (int(request.value) if request else None)
+
+
+_OF_TOKENS: Final = ("length", "request_tokens", "prompt_tokens")
+_MIN_TOKENS, _MAX_TOKENS = 16, 1 << 22
+_MIN_CHANCE: Final = 0.3
+"""Probability of a role that is looked for, where no other number has it more probably."""
+
+
 def value_of(text: str, role: str, *, least: float = SURE) -> float | None:
     """The first number that surely has a role."""
     return next((q.value for q in quantities_in(text) if q.role == role and q.probability >= least), None)

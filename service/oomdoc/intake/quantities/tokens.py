@@ -44,7 +44,7 @@ _UNITS: Final = {
     **dict.fromkeys(("tb", "tib", "t"), "T"),
     **dict.fromkeys(("k", "w", "万", "千"), "K"),
     **dict.fromkeys(("kb", "kib"), "KB"),
-    **dict.fromkeys(("%", "％"), "%"),
+    **dict.fromkeys(("%", "％", "percent", "pct"), "%"),
     **dict.fromkeys(("bit", "bits"), "bit"),
     **dict.fromkeys(("token", "tokens"), "tokens"),
     **dict.fromkeys(("b", "billion", "billions", "亿"), "B"),
@@ -158,7 +158,7 @@ def _names(text: str) -> list[tuple[int, int, str]]:
 
 def _bare_name(text: str, start: int, end: int) -> tuple[int, int]:
     """The place of a card's name without the count and the size beside it."""
-    for row in ("count_before", "size_before"):
+    for row in ("size_before", "count_before", "size_before"):
         if (found := _RE[row].match(text, start, end)) is not None:
             start = found.end()
     for row in ("size_behind", "count_behind"):
