@@ -14,6 +14,7 @@ import argparse
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -198,7 +199,7 @@ def fitted(rows: Sequence[Row]) -> reader.Model:
     columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= MIN_SUPPORT))}
     names = tuple(reader.roles())
     w, b = fit(matrix(rows, columns), np.array([names.index(row.role) for row in rows]), len(names))
-    return reader.Model(names, columns, w, b)
+    return reader.Model(key(), names, columns, w, b)
 
 
 def show(title: str, found: reader.Model, rows: Sequence[Row], wrong: int = 0) -> None:
@@ -218,16 +219,28 @@ def show(title: str, found: reader.Model, rows: Sequence[Row], wrong: int = 0) -
         print(f"  {times:4} {role} read as {read}")
 
 
+def key() -> str:
+    """The hash of the marked texts and the tables that the weights were fitted on."""
+    tables = (SETTINGS, Path(reader.__file__).with_name("tokens.tsv"), Path(reader.__file__).with_name("roles.toml"))
+    whole = sha256()
+    for path in (*sorted(DATA.glob("*.txt")), *tables):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:16]
+
+
 def write(found: reader.Model) -> None:
-    """The weights in eight bits, a scale for each role."""
+    """The weights in eight bits, a scale for each role; the smallest are left out."""
     scales = np.abs(found.weights).max(axis=0) / 127
     scales[scales == 0] = 1.0
     features = np.array(list(found.rows), dtype=np.uint32)
+    small = np.round(found.weights / scales).astype(np.int8)
+    small[np.abs(small) <= 1] = 0
     np.savez_compressed(
         Path(reader.__file__).with_name(reader.WEIGHTS),
+        key=key(),
         names=np.array(found.names),
         features=features,
-        weights=np.round(found.weights / scales).astype(np.int8),
+        weights=small,
         scales=scales,
         bias=found.bias,
     )

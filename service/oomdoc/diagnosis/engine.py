@@ -51,7 +51,7 @@ from oomdoc.intake.configs import to_job
 from oomdoc.intake.digest import query_of
 from oomkb.errors import ARITHMETIC_ERRORS, JobError, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, device_of, price
 from oomkb.records.case import Case
 from oomkb.records.loader import cached_cases
 
@@ -185,7 +185,9 @@ def _without_failure(
     # The run is planned already: it was, before it was priced.
     choice = Choice(stated, asked_of(view.evidence), careful_job(view.evidence, stated)) if planned else None
     outlook = outlook_of(view)
-    if (own := of_own_figures(view.evidence, view.bytes_of("capacity"), priced=view.estimate is not None)) is not None:
+    device = device_of(stated)
+    capacity = view.bytes_of("capacity") or (device.capacity_bytes if device is not None else None)
+    if (own := of_own_figures(view.evidence, capacity, priced=view.estimate is not None)) is not None:
         answer, said = own
         outlook = Outlook(answer) if answer is not None else None
         return Diagnosis(verdict="no-failure", summary=said, evidence=view.evidence, job=stated, outlook=outlook)

@@ -285,6 +285,8 @@ def of_own_figures(
         return _OF_CARD.get(said[0].key), said
     if shares := tuple(pool_shares(evidence)):
         return None, shares
+    if divided := () if priced else tuple(_divided(evidence, capacity_bytes)):
+        return None, divided
     line = measured_line(evidence, capacity_bytes)
     if priced and line is not None and (len(line.points) == 1 or not line.asked):
         line = None  # the memory model carries the figures over, and says what they mean
@@ -296,6 +298,29 @@ def of_own_figures(
     else:
         answer = "fits" if line.fits else "does-not-fit"
     return answer, tuple(by_measured_line(line))
+
+
+_LEFT_BYTES: Final = 1.5 * GIB
+"""Of each card, for the cache, the workspace and CUDA itself, where layers of a file are put on it."""
+
+
+def _divided(evidence: Evidence, capacity_bytes: float | None) -> Iterator[Message]:
+    """How many requests a stated cache holds; how many layers of a file of a stated size the cards hold."""
+    for signal in evidence.find("pool-of"):
+        tokens, each = signal.data["tokens"], signal.data["each"]
+        yield say("answer.pool-of", tokens=tokens, each=each, count=tokens // each)
+        if asked := signal.data.get("asked"):
+            yield say("answer.pool-of-asked", count=asked, needed=asked * each, tokens=tokens)
+    cards = evidence.value("gpu_count") or 1
+    for signal in (
+        evidence.find("file-of") if capacity_bytes is not None and asked_of(evidence).wanted == "layers" else ()
+    ):
+        size, layers = signal.data["size_bytes"], signal.data["layers"]
+        room = cards * max(0.0, (capacity_bytes or 0.0) - _LEFT_BYTES)
+        on = min(layers, int(room / (size / layers)))
+        yield say(
+            "answer.file-of", each_bytes=size / layers, on=on, layers=layers, left_bytes=_LEFT_BYTES, size_bytes=size
+        )
 
 
 def by_measured_line(line: MeasuredLine) -> Iterator[Message]:

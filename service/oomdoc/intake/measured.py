@@ -15,6 +15,7 @@ from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import Quantity, quantities_in
+from oomdoc.intake.quantities.fields import SURE
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
@@ -60,6 +61,7 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     text = "\n".join(line.raw[:LONG] for line in rows)
     numbers = quantities_in(text)
     yield from _shares(rows, text, numbers)
+    yield from _divided(rows, text, numbers)
     field, pairs = max(
         ((field, _pairs(text, numbers, field)) for field in dict.fromkeys(_SIZES.values())), key=lambda one: len(one[1])
     )
@@ -148,6 +150,27 @@ def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Ite
     pool = next((round(q.value) for q in numbers if q.role == "cache_tokens"), None)
     extra = {**({"asked": asked[-1]} if asked else {}), **({"tokens": pool} if pool else {})}
     yield _signal("pool-share", rows, text, shares[0], {**data, **extra})
+
+
+def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
+    """``pool-of``: a cache's tokens beside those of one request; ``file-of``: a file's size beside its layers."""
+    sure = {role: [q for q in numbers if q.role == role and q.probability >= SURE] for role in _DIVIDED}
+    pool, layers, size = (sure[role] for role in ("cache_tokens", "layers", "file_size"))
+    each = sure["request_tokens"] or sure["prompt_tokens"] or sure["length"]
+    if len(pool) == 1 and len(each) == 1 and each[0].value < pool[0].value:
+        users = [round(q.value) for q in numbers if q.role == "users" and q.probability >= SURE]
+        data: dict[str, object] = {
+            "tokens": round(pool[0].value),
+            "each": round(each[0].value),
+            **({"asked": users[0]} if users else {}),
+        }
+        yield _signal("pool-of", rows, text, pool[0], data)
+    if len(size) == len(layers) == 1:
+        whole: dict[str, object] = {"size_bytes": round(size[0].value * _GIB), "layers": round(layers[0].value)}
+        yield _signal("file-of", rows, text, size[0], whole)
+
+
+_DIVIDED: Final = ("cache_tokens", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
 
 
 def _is_apart(text: str, one: Quantity, other: Quantity) -> bool:

@@ -59,8 +59,11 @@ class Quantity:
 class Model:
     """Weights of the features that were seen in learning."""
 
+    key: str
+    """The hash of the texts that it was fitted on (``bench/train_quantities.py``)."""
     names: tuple[str, ...]
     rows: dict[int, int]
+    """Feature to row of ``weights``; other features count nothing."""
     weights: np.ndarray[Any, Any]
     """float32 (features, roles)."""
     bias: np.ndarray[Any, Any]
@@ -85,6 +88,7 @@ def model() -> Model:
 
     with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
         return Model(
+            key=str(found["key"]),
             names=tuple(str(name) for name in found["names"]),
             rows={int(feature): row for row, feature in enumerate(found["features"])},
             weights=found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
