@@ -83,7 +83,7 @@ def test_numbers_inside_names_are_none(text: str, numbers: list[str]) -> None:
     [
         ("our clinic has 14 nurses on it in the same minute, each chat near 2,300 tokens", {"14": "users"}),
         (
-            "the bundle on disk weighs 19 GB, laptop with 32 GB of memory",
+            "the gguf file is 19 GB, laptop with 32 GB of memory",
             {"19 GB": "file_size", "32 GB": "host_memory"},
         ),
         ("两台服务器，每台 8 张卡", {"两": "nodes", "8": "gpus_per_node"}),
