@@ -258,6 +258,8 @@ def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredL
     fixed = bytes_mean - step * size_mean
     if step <= 0 or fixed < 0:
         return None
+    if any(d.get("host") for d in told):
+        capacity_bytes = (evidence.value("host_gib") or 0.0) * GIB or None
     sizes = [d["size_bytes"] for d in beside if "size_bytes" in d]
     card = capacity_bytes if capacity_bytes not in [y for _, y in points] else None
     card = card or max((size for size in sizes if size >= points[-1][1]), default=None)
@@ -368,8 +370,8 @@ def pool_shares(evidence: Evidence) -> Iterator[Message]:
         if tokens:
             yield say("answer.pool-tokens", each=round(tokens * share / users), tokens=tokens)
         if asked := signal.data.get("asked"):
-            key = "pool-asked" if asked <= full else "pool-asked-not"
-            yield say(f"answer.{key}", users=asked, share=asked / full)
+            wanted = asked / users * share * signal.data["longer"]
+            yield say("answer.pool-asked" if wanted <= 1 else "answer.pool-asked-not", users=asked, share=wanted)
 
 
 _CONTEXT_BYTES: Final = 1.0 * GIB

@@ -7,7 +7,6 @@ pairs, and what is left of the sizes is what is asked about.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -15,7 +14,7 @@ from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import Quantity, quantities_in
-from oomdoc.intake.quantities.fields import SURE
+from oomdoc.intake.quantities.fields import SURE, chance
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
@@ -70,6 +69,8 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     name = "worked-at" if field in _OF_A_RUN else "held-at"
     for size, figure in pairs:
         shown = {"shown_bytes": round(figure.value * _GIB), "measured": True}
+        if _RE["host"].search(text, max(0, pairs[0].figure.start - _MAX_BETWEEN), figure.end):
+            shown["host"] = True
         yield _signal(name, rows, text, figure, {"field": field, "value": round(size.value), **shown})
     paired = {one.start for pair in pairs for one in pair}
     for one in numbers:
@@ -92,34 +93,47 @@ def _signal(name: str, rows: Sequence[Line], text: str, number: Quantity, data: 
 
 
 def _pairs(text: str, numbers: Sequence[Quantity], field: str) -> list[_Pair]:
-    """The longest list of sizes of one field and figures that stand in one order, each size once."""
+    """The longest list of figures, each with the nearest size of a field on one side of it; each size once."""
     card = max((q.value for q in numbers if q.role == "card_memory"), default=0.0)
     best: list[_Pair] = []
-    for figure_first in (False, True):
+    for step in (-1, 1):  # the size stands before its figure, or behind it
         found: list[_Pair] = []
-        taken = -1
-        for one, two in pairwise(numbers):
-            size, figure = (two, one) if figure_first else (one, two)
-            between = text[one.end : two.start]
-            if one.start <= taken or len(between) > _MAX_BETWEEN or _RE["apart"].search(between):
+        for at, figure in enumerate(numbers):
+            near = _at_hand(text, numbers, at, step)
+            before = _RE["pause"].split(text[max(0, figure.start - _MAX_BETWEEN) : figure.start])[-1]
+            if not _is_figure(figure, card, goes_on=bool(found)) or _RE["fixed"].search(before):
                 continue
-            goes_on = bool(found) and one.start - taken <= _MAX_BETWEEN
-            if not (_is_size(size, field, goes_on=goes_on) and _is_figure(figure, card, goes_on=goes_on)):
-                continue
-            if not _RE["fixed"].search(between):
+            size = next((q for q in near if _is_size(q, field, goes_on=bool(found))), None)
+            if size is not None and all(size.start != pair.size.start for pair in found):
                 found.append(_Pair(size, figure))
-                taken = two.start
         best = found if len(found) > len(best) else best
     if len({pair.size.value for pair in best}) < len(best):
         return []
     return [] if field not in _OF_A_RUN and len(best) < 2 else best
 
 
+def _at_hand(text: str, numbers: Sequence[Quantity], at: int, step: int) -> Iterator[Quantity]:
+    """The numbers on one side of a figure, the nearest first, as far as no other figure or sentence stands between."""
+    figure, other = numbers[at], at + step
+    while 0 <= other < len(numbers):
+        one = numbers[other]
+        first, second = sorted((one, figure), key=lambda q: q.start)
+        between = text[first.end : second.start]
+        if len(between) > _MAX_BETWEEN or _RE["apart"].search(between) or _RE["fixed"].search(between):
+            return
+        if one.role in _FIGURES and not one.written.isdigit():
+            return
+        yield one
+        other += step
+
+
 def _is_size(number: Quantity, field: str, *, goes_on: bool) -> bool:
     """Whether a number is a size of a field; in a list that goes on, a bare one that is not surely something else."""
     if _SIZES.get(number.role) == field:
         return True
-    return goes_on and number.written.isdigit() and number.probability < _UNSURE
+    least = _GUESSED if number.role in _SIZES else _UNSURE
+    bare = number.written.isdigit() and number.probability < least
+    return goes_on and bare and (field != "seq_len" or number.value >= _MIN_TOKENS)
 
 
 def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
@@ -128,28 +142,49 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
     :param card: GiB of the largest card: a smaller size of a card beside a size of the run is what it held.
     """
     if number.role in _FIGURES:
-        return True
+        return number.probability >= SURE
     if goes_on and number.written.replace(".", "").isdigit() and number.probability < _UNSURE:
-        return True
+        return not card or number.value < card
     return number.role == "card_memory" and number.value < card
 
 
-_UNSURE: Final = 0.75
-"""Probability below which a role gives way to the order of a list."""
+_UNSURE, _GUESSED = 0.75, 0.5
+"""Probabilities below which a role gives way to the order of a list, and below which another size does."""
 
 
 def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
-    """``pool-share``: a share of a cache beside the users who take it."""
-    users = [q for q in numbers if q.role == "users"]
+    """``pool-share``: a share of a cache beside the users who take it; where both have a length, that of what is asked
+    is counted too.
+    """
+    users = [q for q in numbers if q.role == "users" and q.value >= 1]
     shares = [q for q in numbers if q.role == "percent" and 0 < q.value < 1]
+    if len(shares) > 1:
+        shares = [q for q in shares if _RE["of_pool"].search(_clause(text, q))]
     if len(shares) != 1 or not users or _RE["pool"].search(text) is None:
         return
     near = min(users, key=lambda q: (_is_apart(text, q, shares[0]), abs(q.start - shares[0].start)))
-    data = {"users": round(near.value), "share": shares[0].value}
-    asked = [round(q.value) for q in users if q.value != near.value]
-    pool = next((round(q.value) for q in numbers if q.role == "cache_tokens"), None)
-    extra = {**({"asked": asked[-1]} if asked else {}), **({"tokens": pool} if pool else {})}
-    yield _signal("pool-share", rows, text, shares[0], {**data, **extra})
+    data: dict[str, object] = {"users": round(near.value), "share": shares[0].value}
+    pool = next((q for q in numbers if q.role == "cache_tokens" and q.probability >= SURE), None)
+    if pool is not None:
+        data["tokens"] = round(pool.value)
+    further = [q for q in users if q.value != near.value]
+    if further:
+        now, then = (_length_beside(numbers, q) for q in (near, further[-1]))
+        data |= {"asked": round(further[-1].value), "longer": then / now if now and then else 1.0}
+    yield _signal("pool-share", rows, text, shares[0], data)
+
+
+def _length_beside(numbers: Sequence[Quantity], users: Quantity) -> float | None:
+    """The tokens that stand right behind a number of users."""
+    behind = (q for q in numbers if 0 < q.start - users.end <= _MAX_BESIDE)
+    return next((q.value for q in behind if q.value >= _MIN_TOKENS and chance(q, *_TOKENS) >= _MIN_CHANCE), None)
+
+
+_MAX_BESIDE: Final = 32
+"""Characters between users and the length of each."""
+_MIN_TOKENS: Final = 64
+_TOKENS: Final = ("request_tokens", "prompt_tokens", "length")
+_MIN_CHANCE: Final = 0.3
 
 
 def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:

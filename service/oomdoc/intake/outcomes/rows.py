@@ -34,12 +34,15 @@ def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], pros
 
     Words for growth over time stay a complaint: the share does not grow.
     """
-    if outcome is None or outcome.name not in ("said-growth", "complaint") or outcome.memory == "host":
+    if outcome is None or outcome.name not in ("said-growth", "complaint"):
         return outcome
+    asks = any("?" in line.text or "？" in line.text for line in prose)
+    if asks and sum(signal.name == "held-at" for signal in signals) > 1:
+        return Outcome("question", "memory-question", outcome.span, None, 0.8)  # where a line through figures goes
     measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
-    if outcome.name == "complaint" and measured and any("?" in line.text or "？" in line.text for line in prose):
+    if outcome.name == "complaint" and measured and asks:
         return Outcome("question", "memory-question", outcome.span, None, 0.8)  # of a run that was measured as it ran
-    if not any(signal.name in _CACHE_MADE for signal in signals):
+    if outcome.memory == "host" or not any(signal.name in _CACHE_MADE for signal in signals):
         return outcome
     grows = any(_RE["over_time"].search(line.text[:_MAX_CHARS]) for line in prose[:_MAX_TRIED])
     return outcome if grows else Outcome("healthy", "healthy", outcome.span, None, 0.8)

@@ -149,6 +149,7 @@ def _names(text: str) -> list[tuple[int, int, str]]:
     ]
     found += [(*_bare_name(text, m.start, m.end), "<card>") for m in gpus.find_all(text)]
     found += [(*m.span(), "<format>") for m in _RE["format"].finditer(text)]
+    found += [(*m.span(), "<item>") for m in _RE["item"].finditer(text)]
     out: list[tuple[int, int, str]] = []
     for start, end, kind in sorted(found, key=lambda one: (one[0], -one[1])):
         if start < end and (not out or start >= out[-1][1]):
