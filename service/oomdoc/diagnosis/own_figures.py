@@ -262,7 +262,8 @@ def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredL
         capacity_bytes = (evidence.value("host_gib") or 0.0) * GIB or None
     sizes = [d["size_bytes"] for d in beside if "size_bytes" in d]
     card = capacity_bytes if capacity_bytes not in [y for _, y in points] else None
-    card = card or max((size for size in sizes if size >= points[-1][1]), default=None)
+    room = max((size for size in sizes if size >= points[-1][1]), default=None)
+    card = min((size for size in (card, room) if size), default=None)
     return MeasuredLine(told[0]["field"], tuple(points), fixed, step, tuple(asked), card)
 
 

@@ -38,7 +38,8 @@ _SIZES: Final = {
 """Roles of what a run is varied in, and the field of each."""
 _OF_A_RUN: Final = frozenset({"micro_batch", "seq_len"})
 """Fields that the memory model prices."""
-_FIGURES: Final = frozenset({"used_memory", "other_memory", "cache_memory"})
+_FIGURES: Final = frozenset({"used_memory"})
+_PARTS: Final = frozenset({"used_memory", "other_memory"})
 _MAX_RATIO: Final = 32
 """Between a size that is asked about without a name and one that was measured."""
 _MAX_ASKED: Final = {"micro_batch": 512}
@@ -61,9 +62,8 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     numbers = quantities_in(text)
     yield from _shares(rows, text, numbers)
     yield from _divided(rows, text, numbers)
-    field, pairs = max(
-        ((field, _pairs(text, numbers, field)) for field in dict.fromkeys(_SIZES.values())), key=lambda one: len(one[1])
-    )
+    listed = [(field, _pairs(text, numbers, field)) for field in dict.fromkeys(_SIZES.values())]
+    field, pairs = max(listed, key=lambda one: _weight(numbers, *one))
     if not pairs:
         return
     name = "worked-at" if field in _OF_A_RUN else "held-at"
@@ -77,13 +77,21 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
         if one.start in paired:
             continue
         last = max(paired)
-        asked = one.start > last and _is_size(one, field, goes_on=one.value <= _MAX_RATIO * pairs[-1].size.value)
+        near = one.value <= _MAX_RATIO * pairs[-1].size.value and one.probability < _ASKED_UNSURE
+        asked = one.start > last and _is_size(one, field, goes_on=near)
         if (_SIZES.get(one.role) == field or asked) and 1 < one.value <= _MAX_ASKED.get(field, one.value):
             yield _signal("size-beside", rows, text, one, {"field": field, "value": round(one.value)})
         elif one.role == "card_memory" or (one.role in _FIGURES and one.value > pairs[-1].figure.value):
             yield _signal("size-beside", rows, text, one, {"size_bytes": round(one.value * _GIB)})
-        elif one.role in _FIGURES and _RE["fixed"].search(_clause(text, one)):
+        elif one.role in _PARTS and _RE["fixed"].search(_clause(text, one)):
             yield _signal("size-beside", rows, text, one, {"fixed_bytes": round(one.value * _GIB)})
+
+
+def _weight(numbers: Sequence[Quantity], field: str, pairs: Sequence[_Pair]) -> tuple[int, int, int]:
+    """How many figures a field explains, whether the first is at a size of it, and how many further sizes there are."""
+    of_field = sum(_SIZES.get(q.role) == field for q in numbers)
+    sure = sum(_SIZES.get(pair.size.role) == field for pair in pairs)
+    return len(pairs), int(bool(pairs) and _SIZES.get(pairs[0].size.role) == field), of_field - sure if pairs else 0
 
 
 def _signal(name: str, rows: Sequence[Line], text: str, number: Quantity, data: dict[str, object]) -> Signal:
@@ -103,13 +111,24 @@ def _pairs(text: str, numbers: Sequence[Quantity], field: str) -> list[_Pair]:
             before = _RE["pause"].split(text[max(0, figure.start - _MAX_BETWEEN) : figure.start])[-1]
             if not _is_figure(figure, card, goes_on=bool(found)) or _RE["fixed"].search(before):
                 continue
-            size = next((q for q in near if _is_size(q, field, goes_on=bool(found))), None)
+            around = list(near)
+            size = next((q for q in around if _chance_of(q, field) >= _MIN_CHANCE), None)
+            size = size or next((q for q in around if _is_size(q, field, goes_on=bool(found))), None)
             if size is not None and all(size.start != pair.size.start for pair in found):
                 found.append(_Pair(size, figure))
         best = found if len(found) > len(best) else best
     if len({pair.size.value for pair in best}) < len(best):
         return []
-    return [] if field not in _OF_A_RUN and len(best) < 2 else best
+    if len(best) == 1:
+        first, second = sorted(best[0], key=lambda q: q.start)
+        if field not in _OF_A_RUN or _RE["pause"].search(text[first.end : second.start]):
+            return []  # one figure is that of the size in its own clause
+    return best
+
+
+def _chance_of(number: Quantity, field: str) -> float:
+    """The probability that a number is a size of a field."""
+    return chance(number, *(role for role, of in _SIZES.items() if of == field))
 
 
 def _at_hand(text: str, numbers: Sequence[Quantity], at: int, step: int) -> Iterator[Quantity]:
@@ -131,8 +150,7 @@ def _is_size(number: Quantity, field: str, *, goes_on: bool) -> bool:
     """Whether a number is a size of a field; in a list that goes on, a bare one that is not surely something else."""
     if _SIZES.get(number.role) == field:
         return True
-    least = _GUESSED if number.role in _SIZES else _UNSURE
-    bare = number.written.isdigit() and number.probability < least
+    bare = number.written.replace(",", "").isdigit()
     return goes_on and bare and (field != "seq_len" or number.value >= _MIN_TOKENS)
 
 
@@ -148,8 +166,10 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
     return number.role == "card_memory" and number.value < card
 
 
-_UNSURE, _GUESSED = 0.75, 0.5
-"""Probabilities below which a role gives way to the order of a list, and below which another size does."""
+_UNSURE: Final = 0.75
+"""Probability below which a role gives way to the order of a list."""
+_ASKED_UNSURE: Final = 0.8
+"""The same of a bare number behind a list."""
 
 
 def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
