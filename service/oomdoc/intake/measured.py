@@ -114,7 +114,7 @@ def _pairs(text: str, numbers: Sequence[Quantity], field: str) -> list[_Pair]:
             around = list(near)
             size = next((q for q in around if _chance_of(q, field) >= _MIN_CHANCE), None)
             size = size or next((q for q in around if _is_size(q, field, goes_on=bool(found))), None)
-            if size is not None and all(size.start != pair.size.start for pair in found):
+            if size is not None and size.value >= 1 and all(size.start != pair.size.start for pair in found):
                 found.append(_Pair(size, figure))
         best = found if len(found) > len(best) else best
     if len({pair.size.value for pair in best}) < len(best):
@@ -209,10 +209,11 @@ _MIN_CHANCE: Final = 0.3
 
 def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
     """``pool-of``: a cache's tokens beside those of one request; ``file-of``: a file's size beside its layers."""
-    sure = {role: [q for q in numbers if q.role == role and q.probability >= SURE] for role in _DIVIDED}
+    counted = [q for q in numbers if q.probability >= SURE and q.value > 0]
+    sure = {role: [q for q in counted if q.role == role] for role in _DIVIDED}
     pool, layers, size = (sure[role] for role in ("cache_tokens", "layers", "file_size"))
     each = sure["request_tokens"] or sure["prompt_tokens"] or sure["length"]
-    if len(pool) == 1 and len(each) == 1 and each[0].value < pool[0].value:
+    if len(pool) == 1 and len(each) == 1 and 1 <= each[0].value < pool[0].value:
         users = [round(q.value) for q in numbers if q.role == "users" and q.probability >= SURE]
         data: dict[str, object] = {
             "tokens": round(pool[0].value),
@@ -220,7 +221,7 @@ def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> It
             **({"asked": users[0]} if users else {}),
         }
         yield _signal("pool-of", rows, text, pool[0], data)
-    if len(size) == len(layers) == 1:
+    if len(size) == len(layers) == 1 and layers[0].value >= 1:
         whole: dict[str, object] = {"size_bytes": round(size[0].value * _GIB), "layers": round(layers[0].value)}
         yield _signal("file-of", rows, text, size[0], whole)
 
