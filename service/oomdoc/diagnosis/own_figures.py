@@ -314,12 +314,11 @@ def _divided(evidence: Evidence, capacity_bytes: float | None) -> Iterator[Messa
         yield say("answer.pool-of", tokens=tokens, each=each, count=tokens // each)
         if asked := signal.data.get("asked"):
             yield say("answer.pool-of-asked", count=asked, needed=asked * each, tokens=tokens)
-    cards = evidence.value("gpu_count") or 1
-    for signal in (
-        evidence.find("file-of") if capacity_bytes is not None and asked_of(evidence).wanted == "layers" else ()
-    ):
+    if capacity_bytes is None or asked_of(evidence).wanted != "layers":
+        return
+    room = (evidence.value("gpu_count") or 1) * max(0.0, capacity_bytes - _LEFT_BYTES)
+    for signal in evidence.find("file-of"):
         size, layers = signal.data["size_bytes"], signal.data["layers"]
-        room = cards * max(0.0, (capacity_bytes or 0.0) - _LEFT_BYTES)
         on = min(layers, int(room / (size / layers)))
         yield say(
             "answer.file-of", each_bytes=size / layers, on=on, layers=layers, left_bytes=_LEFT_BYTES, size_bytes=size
@@ -334,7 +333,7 @@ def by_measured_line(line: MeasuredLine) -> Iterator[Message]:
         return
     listed = [say("answer.own-point", size_bytes=y, name=_named(line.field, x)) for x, y in line.points if x]
     runs = [_run(_named(line.field, size), line.bytes_at(size), capacity) for size in line.asked]
-    if capacity is not None and (not line.asked or not line.fits or line.field not in ("seq_len",)):
+    if capacity is not None and (not line.asked or not line.fits or line.field != "seq_len"):
         grain = _GRAIN[line.field]
         most = int((_USABLE * capacity - line.fixed_bytes) / line.step_bytes) // grain * grain
         if most > 0:

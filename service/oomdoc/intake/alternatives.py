@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from oomdoc.intake.numbers import is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
-from oomdoc.intake.quantities.fields import listed, refuted, value_of
+from oomdoc.intake.quantities.fields import is_possible, listed, refuted, value_of
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, models_in, worded
 from oomkb.kept import compiled
@@ -249,7 +249,8 @@ def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]
     by_field: dict[str, list[list[Mention]]] = {}
     others = [(start, end) for start, end, _ in cards_in(text)]
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]
-    sized = [one for one in listed(text) if not any(start <= one.start < end for start, end in others)]
+    sized = [one for one in listed(text) if turn or is_possible(one)]  # a turn is told what it cannot have
+    sized = [one for one in sized if not any(start <= one.start < end for start, end in others)]
     lists = lists_in(text, ROWS, others, sized=sized, refuted=partial(refuted, text), turn=turn)
     named = {one.start for values in lists for one in values}
     for values in lists:

@@ -15,7 +15,7 @@ from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import SURE, at_once, lengths_of, refuted, value_of
+from oomdoc.intake.quantities.fields import MAX_TOKENS, MIN_TOKENS, SURE, at_once, lengths_of, refuted, value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
@@ -26,23 +26,26 @@ _MAX_CHARACTERS: Final = 4000
 
 
 _MIN_CARD_GIB, _MAX_CARD_GIB = 2, 512
-_MAX_AT_ONCE: Final = 4096
+_MAX_COUNT: Final = 4096
+"""Cards, and requests at once."""
 
 
-def _tokens(text: str, *roles: str) -> int | None:
-    """The first length that surely has one of the roles; of a range (``3-6k``) its end."""
-    for role in roles:
-        sizes = [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
-        for n, found in enumerate(sizes):
-            ends = n + 1 < len(sizes) and _RANGE.fullmatch(text, found.end, sizes[n + 1].start) is not None
-            if not ends and _MIN_LENGTH <= found.value <= _MAX_LENGTH:
-                return int(found.value)
+def _count(text: str, role: str) -> int | None:
+    found = value_of(text, role)
+    return int(found) if found is not None and 1 <= found <= _MAX_COUNT else None
+
+
+def _tokens(text: str, role: str) -> int | None:
+    """The first length that surely has the role; of a range (``3-6k``) its end."""
+    sizes = [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
+    for n, found in enumerate(sizes):
+        ends = n + 1 < len(sizes) and _RANGE.fullmatch(text, found.end, sizes[n + 1].start) is not None
+        if not ends and MIN_TOKENS <= found.value <= MAX_TOKENS:
+            return int(found.value)
     return None
 
 
 _RANGE: Final = compiled(r"\s*(?:[-~–—]|to|到|至)\s*")
-_MIN_LENGTH, _MAX_LENGTH = 16, 1 << 22
-"""Tokens."""
 
 
 def _request(text: str) -> int | None:
@@ -57,7 +60,7 @@ def _target_length(text: str) -> int | None:
         place = next(n for n in range(1, len(found.groups()) + 1) if found[n])
         size = int(number_of(found[place]))
         if not refuted(text, "target", *found.span(place)):
-            return size if _MIN_LENGTH <= size <= _MAX_LENGTH and (size % 256 == 0 or size % 1000 == 0) else None
+            return size if MIN_TOKENS <= size <= MAX_TOKENS and (size % 256 == 0 or size % 1000 == 0) else None
     return None
 
 
@@ -160,20 +163,18 @@ class Asked:
     @cached_property
     def cards(self) -> int | None:
         """How many of them, where that stands beside it."""
-        found = value_of(self._text, "gpu_count") if self.capacity_gib is not None else None
-        return int(found) if found is not None else None
+        return _count(self._text, "gpu_count") if self.capacity_gib is not None else None
 
     @cached_property
     def concurrency(self) -> int | None:
         """Requests at once."""
         found = at_once(self._text) if self.wanted != "requests" else None
-        return found if found is not None and 1 < found <= _MAX_AT_ONCE else None
+        return found if found is not None and 1 < found <= _MAX_COUNT else None
 
     @cached_property
     def per_machine(self) -> int | None:
         """Cards of one machine, where machines are what is counted."""
-        found = value_of(self._text, "gpus_per_node")
-        return int(found) if found is not None else None
+        return _count(self._text, "gpus_per_node")
 
     @cached_property
     def servers(self) -> int | None:

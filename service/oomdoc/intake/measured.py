@@ -14,7 +14,7 @@ from oomdoc.evidence import Signal
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import Quantity, quantities_in
-from oomdoc.intake.quantities.fields import SURE, chance
+from oomdoc.intake.quantities.fields import MIN_CHANCE, OF_TOKENS, SURE, around, chance
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
@@ -73,17 +73,17 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
             shown["host"] = True
         yield _signal(name, rows, text, figure, {"field": field, "value": round(size.value), **shown})
     paired = {one.start for pair in pairs for one in pair}
+    last = max(paired)
     for one in numbers:
         if one.start in paired:
             continue
-        last = max(paired)
         near = one.value <= _MAX_RATIO * pairs[-1].size.value and one.probability < _ASKED_UNSURE
         asked = one.start > last and _is_size(one, field, goes_on=near)
         if (_SIZES.get(one.role) == field or asked) and 1 < one.value <= _MAX_ASKED.get(field, one.value):
             yield _signal("size-beside", rows, text, one, {"field": field, "value": round(one.value)})
         elif one.role == "card_memory" or (one.role in _FIGURES and one.value > pairs[-1].figure.value):
             yield _signal("size-beside", rows, text, one, {"size_bytes": round(one.value * _GIB)})
-        elif one.role in _PARTS and _RE["fixed"].search(_clause(text, one)):
+        elif one.role in _PARTS and _RE["fixed"].search(" ".join(around(text, one))):
             yield _signal("size-beside", rows, text, one, {"fixed_bytes": round(one.value * _GIB)})
 
 
@@ -107,22 +107,18 @@ def _pairs(text: str, numbers: Sequence[Quantity], field: str) -> list[_Pair]:
     for step in (-1, 1):  # the size stands before its figure, or behind it
         found: list[_Pair] = []
         for at, figure in enumerate(numbers):
-            near = _at_hand(text, numbers, at, step)
-            before = _RE["pause"].split(text[max(0, figure.start - _MAX_BETWEEN) : figure.start])[-1]
-            if not _is_figure(figure, card, goes_on=bool(found)) or _RE["fixed"].search(before):
+            if not _is_figure(figure, card, goes_on=bool(found)) or _RE["fixed"].search(around(text, figure)[0]):
                 continue
-            around = list(near)
-            size = next((q for q in around if _chance_of(q, field) >= _MIN_CHANCE), None)
-            size = size or next((q for q in around if _is_size(q, field, goes_on=bool(found))), None)
+            near = list(_numbers_beside(text, numbers, at, step))
+            size = next((q for q in near if _chance_of(q, field) >= MIN_CHANCE), None)
+            size = size or next((q for q in near if _is_size(q, field, goes_on=bool(found))), None)
             if size is not None and size.value >= 1 and all(size.start != pair.size.start for pair in found):
                 found.append(_Pair(size, figure))
         best = found if len(found) > len(best) else best
     if len({pair.size.value for pair in best}) < len(best):
         return []
-    if len(best) == 1:
-        first, second = sorted(best[0], key=lambda q: q.start)
-        if field not in _OF_A_RUN or _RE["pause"].search(text[first.end : second.start]):
-            return []  # one figure is that of the size in its own clause
+    if len(best) == 1 and (field not in _OF_A_RUN or _RE["pause"].search(_between(text, *best[0]))):
+        return []  # one figure is that of the size in its own clause
     return best
 
 
@@ -131,13 +127,17 @@ def _chance_of(number: Quantity, field: str) -> float:
     return chance(number, *(role for role, of in _SIZES.items() if of == field))
 
 
-def _at_hand(text: str, numbers: Sequence[Quantity], at: int, step: int) -> Iterator[Quantity]:
+def _between(text: str, one: Quantity, other: Quantity) -> str:
+    first, second = sorted((one, other), key=lambda q: q.start)
+    return text[first.end : second.start]
+
+
+def _numbers_beside(text: str, numbers: Sequence[Quantity], at: int, step: int) -> Iterator[Quantity]:
     """The numbers on one side of a figure, the nearest first, as far as no other figure or sentence stands between."""
     figure, other = numbers[at], at + step
     while 0 <= other < len(numbers):
         one = numbers[other]
-        first, second = sorted((one, figure), key=lambda q: q.start)
-        between = text[first.end : second.start]
+        between = _between(text, one, figure)
         if len(between) > _MAX_BETWEEN or _RE["apart"].search(between) or _RE["fixed"].search(between):
             return
         if one.role in _FIGURES and not one.written.isdigit():
@@ -179,10 +179,13 @@ def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Ite
     users = [q for q in numbers if q.role == "users" and q.value >= 1]
     shares = [q for q in numbers if q.role == "percent" and 0 < q.value < 1]
     if len(shares) > 1:
-        shares = [q for q in shares if _RE["of_pool"].search(_clause(text, q))]
+        shares = [q for q in shares if _RE["of_pool"].search(" ".join(around(text, q)))]
     if len(shares) != 1 or not users or _RE["pool"].search(text) is None:
         return
-    near = min(users, key=lambda q: (_is_apart(text, q, shares[0]), abs(q.start - shares[0].start)))
+    near = min(
+        users,
+        key=lambda q: (_RE["apart"].search(_between(text, q, shares[0])) is not None, abs(q.start - shares[0].start)),
+    )
     data: dict[str, object] = {"users": round(near.value), "share": shares[0].value}
     pool = next((q for q in numbers if q.role == "cache_tokens" and q.probability >= SURE), None)
     if pool is not None:
@@ -197,14 +200,12 @@ def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Ite
 def _length_beside(numbers: Sequence[Quantity], users: Quantity) -> float | None:
     """The tokens that stand right behind a number of users."""
     behind = (q for q in numbers if 0 < q.start - users.end <= _MAX_BESIDE)
-    return next((q.value for q in behind if q.value >= _MIN_TOKENS and chance(q, *_TOKENS) >= _MIN_CHANCE), None)
+    return next((q.value for q in behind if q.value >= _MIN_TOKENS and chance(q, *OF_TOKENS) >= MIN_CHANCE), None)
 
 
 _MAX_BESIDE: Final = 32
 """Characters between users and the length of each."""
 _MIN_TOKENS: Final = 64
-_TOKENS: Final = ("request_tokens", "prompt_tokens", "length")
-_MIN_CHANCE: Final = 0.3
 
 
 def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
@@ -227,19 +228,6 @@ def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> It
 
 
 _DIVIDED: Final = ("cache_tokens", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
-
-
-def _is_apart(text: str, one: Quantity, other: Quantity) -> bool:
-    """Whether a sentence ends between two numbers."""
-    first, second = sorted((one, other), key=lambda q: q.start)
-    return _RE["apart"].search(text[first.end : second.start]) is not None
-
-
-def _clause(text: str, number: Quantity) -> str:
-    """The words around a number, as far as no other clause begins."""
-    before = _RE["pause"].split(text[max(0, number.start - _MAX_BETWEEN) : number.start])[-1]
-    behind = _RE["pause"].split(text[number.end : number.end + _MAX_BETWEEN])[0]
-    return f"{before} {behind}"
 
 
 def count_of(text: str) -> int:

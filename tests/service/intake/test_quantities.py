@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import oomdoc
+from oomdoc.intake.numbers import Listed
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import at_once, lengths_of, refuted
+from oomdoc.intake.quantities.fields import at_once, is_possible, lengths_of, refuted
 from oomdoc.intake.quantities.reader import model, roles, value_of
 from oomdoc.intake.quantities.tokens import tokens_of
 from oomdoc.intake.read import read_text
@@ -134,3 +135,30 @@ def test_a_size_of_all_cards_is_none_of_one() -> None:
 )
 def test_own_figures_of_other_kinds(text: str, says: str) -> None:
     assert says in " ".join(oomdoc.diagnose(text).document()["sentences"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Qwen3-8B with vLLM on one H100, 6.54 users at once, 4k each, fits?",
+        "LoRA of Qwen3-8B with batch size 2.5 and rank 0.5 on 0 GPUs?",
+        "tp 99999999999 and pp 0 for Qwen3-8B on 99999999 nodes of 999999 cards",
+    ],
+)
+def test_what_no_run_can_have_is_not_read(text: str) -> None:
+    assert oomdoc.diagnose(text).document()["verdict"] == "no-failure"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "possible"),
+    [
+        ("serving.concurrency", 6.54, False),
+        ("serving.concurrency", 6, True),
+        ("tp", 0, False),
+        ("micro_batch", 10**12, False),
+        ("serving.gpu_memory_utilization", 0.85, True),
+        ("serving.gpu_memory_utilization", 2.5, False),
+    ],
+)
+def test_values_that_a_run_can_have(field: str, value: float, *, possible: bool) -> None:
+    assert is_possible(Listed(field, value, 0, 1)) is possible

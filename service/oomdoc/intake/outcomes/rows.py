@@ -32,16 +32,16 @@ _CACHE_MADE: Final = frozenset({"vllm-kv-cache-memory", "vllm-concurrency", "vll
 def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], prose: Sequence[Line]) -> Outcome | None:
     """The outcome; where an engine's log shows its cache made and nothing failed, what it is said to hold is its share.
 
-    Words for growth over time stay a complaint: the share does not grow.
+    Words for growth over time stay a complaint: the share does not grow. A question behind figures that a person
+    measured is one, whatever else is said.
     """
     if outcome is None or outcome.name not in ("said-growth", "complaint"):
         return outcome
     asks = any("?" in line.text or "？" in line.text for line in prose)
-    if asks and sum(signal.name == "held-at" for signal in signals) > 1:
-        return Outcome("question", "memory-question", outcome.span, None, 0.8)  # where a line through figures goes
+    on_a_line = sum(signal.name == "held-at" for signal in signals) > 1
     measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
-    if outcome.name == "complaint" and measured and asks:
-        return Outcome("question", "memory-question", outcome.span, None, 0.8)  # of a run that was measured as it ran
+    if asks and (on_a_line or (outcome.name == "complaint" and measured)):
+        return Outcome("question", "memory-question", outcome.span, None, 0.8)
     if outcome.memory == "host" or not any(signal.name in _CACHE_MADE for signal in signals):
         return outcome
     grows = any(_RE["over_time"].search(line.text[:_MAX_CHARS]) for line in prose[:_MAX_TRIED])

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated
-from oomdoc.intake.quantities.fields import SET_BY, SURE, refuted
+from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 
 _CONFIDENCE: Final = 0.6
@@ -63,9 +63,14 @@ def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, 
         or not 1 < nodes.value * each.value <= _MAX_CARDS
     ):
         return None
-    start, line = max((p for p in places if p[0] <= each.start), key=lambda p: p[0])
+    start, line = _line_of(each, places)
     count = int(nodes.value * each.value)
     return each.value, Fact("gpu_count", count, line.span(each.start - start + 1), "prose", _CONFIDENCE + 0.2)
+
+
+def _line_of(found: Quantity, places: Sequence[tuple[int, Line]]) -> tuple[int, Line]:
+    """The line in which a number stands, and where that begins."""
+    return next(place for place in reversed(places) if place[0] <= found.start)
 
 
 _MAX_CARDS: Final = 65_536
@@ -79,14 +84,9 @@ def _is_refuted(fact: Fact, text: str, places: Sequence[tuple[int, Line]]) -> bo
     start, line = next(((at, one) for at, one in places if (one.source, one.number) == here), (0, None))
     if line is None:
         return False
-    numbers = [
-        q
-        for q in quantities_in(text)
-        if start <= q.start < start + len(line.text) and abs(q.value - fact.value) <= _SAME * abs(q.value)
-    ]
-    if not numbers:
-        return False
-    return all(refuted(text, fact.name, q.start, q.end) for q in numbers)
+    of_line = (q for q in quantities_in(text) if start <= q.start < start + len(line.text))
+    numbers = [q for q in of_line if abs(q.value - fact.value) <= _SAME * abs(q.value)]
+    return bool(numbers) and all(refutes(q, text, fact.name) for q in numbers)
 
 
 def _is_number(value: object) -> bool:
@@ -104,8 +104,7 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
     for role, found in sure.items():
         if len(values[role]) > 1 or negated(text, found.start) or doubt(text, found.start, found.end) > 0.5:
             continue
-        start, line = max((p for p in places if p[0] <= found.start), key=lambda p: p[0])
+        start, line = _line_of(found, places)
         if line.text.strip() == found.written.strip():
             continue  # a number alone on its line: nothing says what it is of
-        value = int(found.value) if found.value == int(found.value) else found.value
-        yield Fact(_FACTS[role], value, line.span(found.start - start + 1), "prose", _CONFIDENCE)
+        yield Fact(_FACTS[role], whole(found.value), line.span(found.start - start + 1), "prose", _CONFIDENCE)

@@ -7,23 +7,23 @@ from typing import Final
 
 from oomdoc.intake.numbers import Listed
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
+from oomkb.errors import JobError
 from oomkb.kept import compiled
+from oomkb.memory.job_reading import read_field
 
-_LENGTHS: Final = ("seq_len", "serving.max_model_len", "max_model_len", "length", "target", "bare_length")
+_LENGTHS: Final = ("seq_len", "serving.max_model_len", "max_model_len", "target")
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "length": (*_LENGTHS, "request"),
-    "prompt_tokens": ("prompt_len", "request"),
-    "output_tokens": ("completion_len", "completion"),
-    "request_tokens": ("request",),
+    "length": _LENGTHS,
+    "prompt_tokens": ("prompt_len",),
+    "output_tokens": ("completion_len",),
     "batched_tokens": ("serving.max_num_batched_tokens", "max_num_batched_tokens"),
     "micro_batch": ("micro_batch", "eval_micro_batch"),
-    "global_batch": ("global_batch",),
     "grad_accum": ("grad_accum",),
     "batch": ("micro_batch", "eval_micro_batch"),
-    "users": ("serving.concurrency", "serving.max_num_seqs", "max_num_seqs", "concurrency"),
+    "users": ("serving.concurrency", "serving.max_num_seqs", "max_num_seqs"),
     "generations": ("generations",),
-    "gpu_count": ("gpus", "gpu_count", "cards", "world", "tp"),
-    "gpus_per_node": ("gpus", "gpu_count", "cards", "per_machine"),
+    "gpu_count": ("gpus", "gpu_count", "world", "tp"),
+    "gpus_per_node": ("gpus", "gpu_count"),
     "nodes": ("nodes",),
     "tp": ("tp", "rollout.tensor_parallel", "gpus", "gpu_count"),
     "pp": ("pp",),
@@ -31,7 +31,6 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "cp": ("cp", "sp"),
     "ep": ("ep",),
     "zero_stage": ("zero_stage", "sharding"),
-    "instances": ("servers",),
     "card_memory": ("capacity_gib",),
     "host_memory": ("host_gib",),
     "used_memory": ("process_gib", "allocated_gib", "reserved_gib"),
@@ -51,24 +50,24 @@ MIN_LIKELY: Final = 0.1
 """Probability that a number is of a field below which it does not set it."""
 
 
-def at(text: str, start: int, end: int) -> Quantity | None:
-    """The quantity that overlaps a place."""
-    return next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
-
-
 def refuted(text: str, field: str, start: int, end: int) -> bool:
     """Whether the number at a place is hardly of a field."""
-    found = at(text, start, end)
-    if found is None or field not in SET_BY:
+    found = next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
+    return found is not None and refutes(found, text, field)
+
+
+def refutes(found: Quantity, text: str, field: str) -> bool:
+    """Whether what a number is of rules out that it sets a field."""
+    if field not in SET_BY:
         return False
     if found.role == "request_tokens" and field in _LENGTHS:
-        return any(q.role == "length" and q.probability >= SURE for q in quantities_in(text))
-    return likely(found, field) < MIN_LIKELY
+        return value_of(text, "length") is not None
+    return _likely(found, field) < MIN_LIKELY
 
 
-def likely(found: Quantity, field: str) -> float:
+def _likely(found: Quantity, field: str) -> float:
     """The probability that a number is of one of the roles that set a field."""
-    return sum(p for role, p in ((found.role, found.probability), *found.others) if field in FIELDS.get(role, ()))
+    return chance(found, *(role for role, fields in FIELDS.items() if field in fields))
 
 
 _LISTED: Final = frozenset(
@@ -97,26 +96,42 @@ _LISTED: Final = frozenset(
 
 
 _NEGATIVE: Final = compiled(r"(?:[=:：]\s?|\b(?:to|at) |[成到为])-\Z")
-
-
-def _is_alone(text: str, found: Quantity) -> bool:
-    """Whether nothing but the number stands in its clause: what it is of does not stand there."""
-    before, behind = _PAUSE.split(text[: found.start])[-1], _PAUSE.split(text[found.end :])[0]
-    return not (before.strip() or behind.strip())
-
-
+_MAX_BEFORE: Final = 8
+"""Characters before a number that say that it is negative."""
 _PAUSE: Final = compiled(r"[,，;；。?？!！\n]|\.\s")
+_MAX_OF_CLAUSE: Final = 64
+
+
+def around(text: str, found: Quantity) -> tuple[str, str]:
+    """What stands before and behind a number in its clause; at most 64 characters each."""
+    before = _PAUSE.split(text[max(0, found.start - _MAX_OF_CLAUSE) : found.start])[-1]
+    return before, _PAUSE.split(text[found.end : found.end + _MAX_OF_CLAUSE], maxsplit=1)[0]
 
 
 def listed(text: str) -> Iterator[Listed]:
     """The numbers whose role surely sets a job field."""
     for found in quantities_in(text):
         field = FIELDS.get(found.role, ("",))[0]
-        if _NEGATIVE.search(text, 0, found.start) or _is_alone(text, found):
+        if field not in _LISTED or _likely(found, field) < SURE:
             continue
-        if field in _LISTED and likely(found, field) >= SURE:
-            value = int(found.value) if found.value == int(found.value) else found.value
-            yield Listed(field, value, found.start, found.end)
+        alone = not any(part.strip() for part in around(text, found))  # nothing says what it is of
+        if not alone and not _NEGATIVE.search(text, max(0, found.start - _MAX_BEFORE), found.start):
+            yield Listed(field, whole(found.value), found.start, found.end)
+
+
+def whole(value: float) -> int | float:
+    """The value, whole where it is."""
+    return int(value) if value == int(value) else value
+
+
+def is_possible(one: Listed) -> bool:
+    """Whether a run can have such a value: there are no 6.5 requests at once."""
+    head, _, tail = one.field.partition(".")
+    try:
+        read_field(head, {tail: one.value} if tail else one.value)
+    except JobError:
+        return False
+    return True
 
 
 def chance(found: Quantity, *roles: str) -> float:
@@ -127,7 +142,7 @@ def chance(found: Quantity, *roles: str) -> float:
 def at_once(text: str) -> int | None:
     """Requests or users at once: the number that most probably counts them."""
     best = max(quantities_in(text), key=lambda q: chance(q, "users"), default=None)
-    return int(best.value) if best is not None and chance(best, "users") >= _MIN_CHANCE else None
+    return int(best.value) if best is not None and chance(best, "users") >= MIN_CHANCE else None
 
 
 def lengths_of(text: str) -> tuple[int | None, int | None]:
@@ -135,24 +150,26 @@ def lengths_of(text: str) -> tuple[int | None, int | None]:
 
     Beside a number of users, the number of tokens that is most probably one request's is it, and the window is another.
     """
-    tokens = [
-        q for q in quantities_in(text) if chance(q, *_OF_TOKENS) >= SURE and _MIN_TOKENS <= q.value <= _MAX_TOKENS
-    ]
-    of_request = {id(q): chance(q, "request_tokens", "prompt_tokens") for q in tokens}
-    request = max(tokens, key=lambda q: of_request[id(q)], default=None)
-    if request is not None and of_request[id(request)] < (_MIN_CHANCE if at_once(text) else SURE):
-        request = None
-    windows = [q for q in tokens if chance(q, "length") >= SURE and (request is None or q.value > request.value)]
-    window = next(iter(windows), None)
+    tokens = [q for q in quantities_in(text) if chance(q, *OF_TOKENS) >= SURE and MIN_TOKENS <= q.value <= MAX_TOKENS]
+    request = max(tokens, key=_chance_of_request, default=None)
+    least = MIN_CHANCE if at_once(text) else SURE
+    request = request if request is not None and _chance_of_request(request) >= least else None
+    windows = (q for q in tokens if chance(q, "length") >= SURE and (request is None or q.value > request.value))
+    window = next(windows, None)
     return (int(window.value) if window else None), (int(request.value) if request else None)
 
 
-_OF_TOKENS: Final = ("length", "request_tokens", "prompt_tokens")
-_MIN_TOKENS, _MAX_TOKENS = 16, 1 << 22
-_MIN_CHANCE: Final = 0.3
+def _chance_of_request(found: Quantity) -> float:
+    return chance(found, "request_tokens", "prompt_tokens")
+
+
+OF_TOKENS: Final = ("length", "request_tokens", "prompt_tokens")
+"""Roles of tokens of one request or sample."""
+MIN_TOKENS, MAX_TOKENS = 16, 1 << 22
+MIN_CHANCE: Final = 0.3
 """Probability of a role that is looked for, where no other number has it more probably."""
 
 
-def value_of(text: str, role: str, *, least: float = SURE) -> float | None:
+def value_of(text: str, role: str) -> float | None:
     """The first number that surely has a role."""
-    return next((q.value for q in quantities_in(text) if q.role == role and q.probability >= least), None)
+    return next((q.value for q in quantities_in(text) if q.role == role and q.probability >= SURE), None)

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomdoc.intake.linear import Linear, read_linear
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import digits_of, tokens_of
@@ -55,18 +56,10 @@ class Quantity:
     """Further roles that are not improbable, with their probabilities."""
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Weights of the features that were seen in learning."""
+class Model(Linear):
+    """A softmax over the roles (``bench/train_quantities.py``)."""
 
-    key: str
-    """The hash of the texts that it was fitted on (``bench/train_quantities.py``)."""
-    names: tuple[str, ...]
-    rows: dict[int, int]
-    """Feature to row of ``weights``; other features count nothing."""
-    weights: np.ndarray[Any, Any]
-    """float32 (features, roles)."""
-    bias: np.ndarray[Any, Any]
+    __slots__ = ()
 
     def probabilities(self, features: list[set[int]]) -> np.ndarray[Any, Any]:
         """Probabilities (numbers, roles)."""
@@ -74,7 +67,7 @@ class Model:
 
         scores = np.empty((len(features), len(self.names)), dtype=np.float32)
         for n, found in enumerate(features):
-            known = [self.rows[f] for f in found if f in self.rows]
+            known = self.known(found)
             scores[n] = self.bias + self.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
         scores -= scores.max(axis=1, keepdims=True)
         odds = np.exp(scores)
@@ -87,13 +80,7 @@ def model() -> Model:
     import numpy as np
 
     with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return Model(
-            key=str(found["key"]),
-            names=tuple(str(name) for name in found["names"]),
-            rows={int(feature): row for row, feature in enumerate(found["features"])},
-            weights=found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
-            bias=found["bias"].astype(np.float32),
-        )
+        return Model(**read_linear(found))
 
 
 _LEAST_NAMED: Final = 0.03
@@ -121,6 +108,7 @@ def quantities_in(text: str) -> tuple[Quantity, ...]:
     return tuple(out)
 
 
+_THOUSANDS: Final = {"w": 10_000, "万": 10_000, "千": 1000}
 _GIB_OF: Final = {"G": 1.0, "M": 1 / 1024, "KB": 1 / 1024**2, "T": 1024.0}
 
 
@@ -138,14 +126,8 @@ def value_of(number: str, unit: str) -> float | None:
     if unit in _GIB_OF:
         return value * _GIB_OF[unit]
     if unit == "K":
-        end = number.strip()[-1].lower()
-        return (
-            value * 10_000
-            if end in "w万"
-            else value * 1000
-            if end == "千"
-            else float(read_number(f"{digits_of(number)}k"))
-        )
+        scale = _THOUSANDS.get(number[-1].lower())
+        return value * scale if scale is not None else float(read_number(f"{digits_of(number)}k"))
     if unit == "m":
         return value * 1024**2
     if unit == "%":

@@ -12,13 +12,10 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.statements.concepts import lexicon
+from oomdoc.intake.statements.concepts import lexicon, stem
 from oomkb.catalog import gpus, models
 
 _RE: Final = patterns(__file__)
-_ENDINGS: Final = ("ing", "ed", "es", "s")
-_MIN_STEM: Final = 4
-"""Letters of a word of which an ending is taken off."""
 
 
 class Token(NamedTuple):
@@ -69,10 +66,7 @@ _UNIT_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％
 @lru_cache(maxsize=20_000)
 def _word(word: str) -> tuple[int, tuple[int, ...]]:
     low = word.lower()
-    stem = low
-    if len(low) > _MIN_STEM:
-        stem = next((low.removesuffix(e) for e in _ENDINGS if low.endswith(e)), low)
-    return key_of(stem), lexicon().word(low).concepts
+    return key_of(stem(low)), lexicon().word(low).concepts
 
 
 _BREAK: Final = key_of("\n")
@@ -130,13 +124,8 @@ def _han(text: str, start: int, end: int, spelled: list[tuple[int, int]]) -> Ite
 
 def _han_words(text: str, start: int, end: int) -> Iterator[Token]:
     for item, length in lexicon().segments(text[start:end]):
-        yield Token(
-            key_of(text[start : start + length]),
-            item.concepts,
-            start,
-            start + length,
-            word=text[start : start + length],
-        )
+        word = text[start : start + length]
+        yield Token(key_of(word), item.concepts, start, start + length, word=word)
         start += length
 
 

@@ -234,9 +234,13 @@ class Expression:
                 return True
         return not self.literals
 
+    def _is_absent(self, text: str) -> bool:
+        """Whether a text, unless it is short, holds none of the literals."""
+        return len(text) >= _MIN_PREFILTERED and not self.may_match(_lowered(text))
+
     def search(self, text: str, start: int = 0, end: int = _END) -> re.Match[str] | None:
         """As of a compiled expression; a whole text, unless it is short, is only searched if it holds a literal."""
-        if len(text) >= _WORTH_A_LOOK and end == _END and not start and not self.may_match(_lowered(text)):
+        if end == _END and not start and self._is_absent(text):
             return None
         return (self._compiled or self.compiled()).search(text, start, end)
 
@@ -250,30 +254,30 @@ class Expression:
 
     def finditer(self, text: str, start: int = 0, end: int = _END) -> Iterator[re.Match[str]]:
         """As of a compiled expression."""
-        if len(text) >= _WORTH_A_LOOK and end == _END and not start and not self.may_match(_lowered(text)):
+        if end == _END and not start and self._is_absent(text):
             return iter(())
         return (self._compiled or self.compiled()).finditer(text, start, end)
 
     def findall(self, text: str) -> list[Any]:
         """As of a compiled expression."""
-        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
+        if self._is_absent(text):
             return []
         return (self._compiled or self.compiled()).findall(text)
 
     def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
         """As of a compiled expression."""
-        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
+        if self._is_absent(text):
             return text
         return (self._compiled or self.compiled()).sub(new, text, count)
 
     def split(self, text: str, maxsplit: int = 0) -> list[str | Any]:
         """As of a compiled expression."""
-        if len(text) >= _WORTH_A_LOOK and not self.may_match(_lowered(text)):
+        if self._is_absent(text):
             return [text]
         return (self._compiled or self.compiled()).split(text, maxsplit)
 
 
-_WORTH_A_LOOK: Final = 120
+_MIN_PREFILTERED: Final = 120
 """Characters of a text from which looking for literals first is quicker: most lines of a log are shorter."""
 _MAX_REMEMBERED: Final = 1 << 16
 """Characters of a text whose lower case is kept until the next one is asked for."""

@@ -123,10 +123,11 @@ def _item(word: str, concepts: Sequence[str], *, han: bool = False) -> Item:
     meant = tuple(crc32(f"c{concept}".encode()) for concept in dict.fromkeys(concepts)) or (
         (crc32(f"c{word}".encode()),) if named else ()
     )
-    return Item(crc32(f"w{_stem(word)}".encode()), meant, han, bool(meant) or not han)
+    return Item(crc32(f"w{stem(word)}".encode()), meant, han, bool(meant) or not han)
 
 
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """A word without its ending; a phrase stays as it is."""
     if len(word) > 4 and " " not in word:
         for end in ("ing", "ed", "es", "s"):
             if word.endswith(end):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Span, Statement
+from oomdoc.intake.linear import Linear, read_linear
 from oomdoc.intake.lines import Line
 from oomdoc.intake.statements.concepts import features_of
 from oomdoc.intake.statements.sentences import Sentence, parts_of, sentences_of
@@ -35,17 +36,9 @@ def statements() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """Weights of the features that were seen in learning, row by row, and the calibration."""
+class Model(Linear):
+    """The weights of the statements, and their calibration (``bench/train_statements.py``)."""
 
-    key: str
-    """The hash of the examples that it was fitted on (``bench/statement_examples.py``)."""
-    names: tuple[str, ...]
-    rows: dict[int, int]
-    """Feature to row of ``weights``; other features count nothing."""
-    weights: np.ndarray[Any, Any]
-    """float32 (features, statements)."""
-    bias: np.ndarray[Any, Any]
     calibration: tuple[float, float]
     """Log-odds: a constant, and the factor of the score."""
 
@@ -53,7 +46,7 @@ class Model:
         """Scores (sentences, statements), from the features of each sentence."""
         import numpy as np
 
-        known = [[self.rows[f] for f in features if f in self.rows] for features in sentences]
+        known = [self.known(features) for features in sentences]
         starts = np.cumsum([0, *(len(rows) for rows in known[:-1])])
         flat = [row for rows in known for row in rows]
         sums = np.zeros((len(known), len(self.names)), dtype=np.float32)
@@ -84,14 +77,8 @@ def model() -> Model:
     import numpy as np
 
     with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return Model(
-            key=str(found["key"]),
-            names=tuple(str(name) for name in found["names"]),
-            rows={int(feature): row for row, feature in enumerate(found["features"])},
-            weights=found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
-            bias=found["bias"].astype(np.float32),
-            calibration=(float(found["calibration"][0]), float(found["calibration"][1])),
-        )
+        calibration = float(found["calibration"][0]), float(found["calibration"][1])
+        return Model(**read_linear(found), calibration=calibration)
 
 
 LEAST_PROBABLE: Final = 0.3

@@ -1,0 +1,43 @@
+"""Weights of a linear classifier over numbered features, as they are shipped: eight bits, a scale for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from oomkb.dataclass import dataclass
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """Weights of the features that were seen in learning, row by row."""
+
+    key: str
+    """The hash of the examples that it was fitted on."""
+    names: tuple[str, ...]
+    """The classes."""
+    rows: dict[int, int]
+    """Feature to row of ``weights``; other features count nothing."""
+    weights: np.ndarray[Any, Any]
+    """float32 (features, classes)."""
+    bias: np.ndarray[Any, Any]
+
+    def known(self, features: Collection[int]) -> list[int]:
+        """The rows of those features that have one."""
+        return [self.rows[f] for f in features if f in self.rows]
+
+
+def read_linear(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`Linear` in the arrays of a file."""
+    import numpy as np
+
+    return {
+        "key": str(found["key"]),
+        "names": tuple(str(name) for name in found["names"]),
+        "rows": {int(feature): row for row, feature in enumerate(found["features"])},
+        "weights": found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
+        "bias": found["bias"].astype(np.float32),
+    }
