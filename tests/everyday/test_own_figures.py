@@ -59,3 +59,69 @@ def test_other_lists_are_no_sizes_of_a_run(text: str) -> None:
     from oomdoc.intake.read import read_text
 
     assert not list(read_text(text).find("worked-at"))
+
+
+def _said(text: str) -> str:
+    return " ".join(oomdoc.diagnose(text).document()["sentences"])
+
+
+def test_a_stated_limit_is_used_to_the_last_gib() -> None:
+    """3 a sample and 8 at zero: 12 samples take 44 of 44."""
+    said = _said("Measured: batch 2 peaks at 14 GB, batch 4 at 20 GB. How far can I go if I want to stay under 44 GB?")
+    assert "batch 12" in said
+
+
+def test_users_and_their_length_vary_together() -> None:
+    """1 a user of 4k above 15: 10 of 4k take 25, 10 of 8k take 35."""
+    said = _said(
+        "Our server: 3 users at 4k tokens each -> 18 GB, 5 users -> 20 GB. Then 10 users at 4k, 10 users at 8k?"
+    )
+    assert "25.00 GiB" in said and "35.00 GiB" in said
+
+
+def test_what_is_shared_falls_with_the_cards() -> None:
+    """160 shared and 10 each: 20 on 16 cards, 30 on 8, 50 on 4, 90 on 2."""
+    said = _said(
+        "ZeRO-3, same micro batch: 16 GPUs 20 GB each, 8 GPUs 30 GB each. What do 4 GPUs of 80GB need each? And 2 GPUs?"
+    )
+    assert "50.00 GiB" in said and "90.00 GiB" in said
+
+
+def test_states_on_one_card_are_divided() -> None:
+    """24 of states over 4 and 10 beside: 16."""
+    said = _said(
+        "One-card training peaks at 34 GB, of which 24 GB are params, grads and Adam states. "
+        "With ZeRO-3 over 4 cards of 24 GB, what is each card's peak?"
+    )
+    assert "16.00 GiB" in said
+
+
+def test_parts_of_which_one_grows() -> None:
+    """12 of weights, 1 of others; the cache 2 for 5 users at 4k, 12 for 15 at 8k."""
+    said = _said(
+        "On our 32GB card: weights 12 GB, KV cache 2 GB with 5 users at 4k tokens each, other 1 GB. "
+        "Next month 15 users at 8k each. What total?"
+    )
+    assert "25.00 GiB" in said
+
+
+def test_accumulation_keeps_the_global_batch() -> None:
+    """4.6 a sample above 15.2: 1 in 22.5, with 32 steps for 32."""
+    said = _said(
+        "micro-batch 4, peak 33.6 GB, of which the fixed part is 15.2 GB. I may use 22.5 GB of a 24 GB card, "
+        "global batch 32 stays. Which micro-batch?"
+    )
+    assert "batch 1" in said and "32 accumulation" in said
+
+
+@pytest.mark.parametrize("share", [0.95, 0.975])
+def test_a_cache_that_is_too_small_is_worked_out(share: float) -> None:
+    """8 GiB for 131,072 tokens and 4 there: 65,536 tokens, and as many per 4 GiB with a larger share."""
+    said = _said(
+        "vllm serve some/model-7B --gpu-memory-utilization 0.9\nValueError: To serve at least one request with the "
+        "models's max seq len (131072), (8.00 GiB KV cache is needed, which is larger than the available KV cache "
+        "memory (4.00 GiB). Based on the available memory, the estimated maximum model length is 65536.\n"
+        f"80 GB card. Is gpu_memory_utilization {share} enough?"
+    )
+    assert "65,536 as it is" in said
+    assert f"{int((4 + (share - 0.9) * 80) / 8 * 131072):,}" in said

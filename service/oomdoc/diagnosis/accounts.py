@@ -175,6 +175,27 @@ def refused_cache(view: View) -> Iterator[Account]:
         yield from account_of(view, "kv-cache", "cache-refused", {"cache_bytes": view.failure.requested_bytes or 0})
 
 
+def cache_of_context(view: View) -> Iterator[Account]:
+    """The buffer that was refused has the size of the cache for the context that is stated."""
+    wanted, shape, serving = view.bytes_of("requested"), view.shape, view.job.serving
+    if view.failure is None or not wanted or shape is None or not view.serving or serving is None:
+        return
+    each = (
+        shape.dims.layers
+        * shape.dims.kv_elements_per_token
+        * _CACHE_BYTES.get(str(serving.kv_dtype), float(WEIGHT_BYTES))
+    )
+    for length in (serving.max_model_len, view.job.seq_len):
+        if length and abs(wanted - length * each) <= _EQUAL * wanted:
+            sizes = {"cache_bytes": wanted, "tokens": length, "each": f"{each / 1024:,.0f} KiB"}
+            yield from account_of(view, "kv-cache", "cache-of-context", sizes)
+            return
+
+
+_CACHE_BYTES: Final = {"fp8": 1.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+"""Bytes of a cached value; ``ggml-common.h``: 34 and 18 bytes for a block of 32."""
+
+
 def allocates_cache(view: View) -> Iterator[Account]:
     """What was refused was asked for by the function that allocates the KV cache: the weights are on the card."""
     innermost = " ".join(view.trace.rpartition("\n")[2].split())

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.answering import decisive, sizes_with
+from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import Plain, grid_for
 from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.own_figures import of_own_figures, sees_figures
+from oomdoc.diagnosis.own_figures import beside_failure, of_own_figures, sees_figures
 from oomdoc.diagnosis.planned import (
     Choice,
     careful_job,
@@ -151,7 +152,11 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
-        answers=tuple(answers_to(evidence, stated)),
+        answers=(
+            *answers_to(evidence, stated),
+            *beside_failure(evidence, view.bytes_of("capacity")),
+            *rooms(view),
+        ),
         topics=found_topics(evidence, stated),
     )
     if plans:

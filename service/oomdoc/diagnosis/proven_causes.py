@@ -293,6 +293,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _autotuned,
     _grown,
     accounts.refused_cache,
+    accounts.cache_of_context,
     accounts.allocates_cache,
     accounts.room_taken,
     accounts.cache_too_much,

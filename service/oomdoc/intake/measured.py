@@ -6,7 +6,9 @@ pairs, and what is left of the sizes is what is asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -34,12 +36,17 @@ _SIZES: Final = {
     "prompt_tokens": "seq_len",
     "users": "users",
     "step": "step",
+    "gpu_count": "cards",
+    "gpus_per_node": "cards",
 }
 """Roles of what a run is varied in, and the field of each."""
 _OF_A_RUN: Final = frozenset({"micro_batch", "seq_len"})
 """Fields that the memory model prices."""
+_WITH_TOKENS: Final = frozenset({"micro_batch", "users"})
+"""Fields of things that have a length each."""
 _FIGURES: Final = frozenset({"used_memory"})
 _PARTS: Final = frozenset({"used_memory", "other_memory"})
+_SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory"})
 _MAX_RATIO: Final = 32
 """Between a size that is asked about without a name and one that was measured."""
 _MAX_ASKED: Final = {"micro_batch": 512}
@@ -50,41 +57,137 @@ class _Pair(NamedTuple):
     figure: Quantity
 
 
+class _Text(NamedTuple):
+    """The text that is looked at, and what its numbers are of."""
+
+    rows: Sequence[Line]
+    text: str
+    numbers: Sequence[Quantity]
+
+    def words(self, at: int) -> tuple[str, str]:
+        """What stands before and behind a number, up to the next number or the end of its clause."""
+        before, behind = around(self.text, self.numbers[at])
+        gap = self.numbers[at].start - self.numbers[at - 1].end if at else len(before)
+        rest = self.numbers[at + 1].start - self.numbers[at].end if at + 1 < len(self.numbers) else len(behind)
+        return before[max(0, len(before) - gap) :], _RE["aside"].split(behind[: max(0, rest)])[0]
+
+    def says(self, pattern: str, at: int) -> bool:
+        """Whether the words around a number match a row of the table."""
+        return any(_RE[pattern].search(part) for part in self.words(at))
+
+    def between(self, one: Quantity, other: Quantity) -> str:
+        """The text between two numbers."""
+        first, second = sorted((one, other), key=lambda q: q.start)
+        return self.text[first.end : second.start]
+
+    def signal(self, name: str, number: Quantity, **data: object) -> Signal:
+        """A signal at the place of a number."""
+        row = self.rows[self.text.count("\n", 0, number.start)]
+        column = number.start - self.text.rfind("\n", 0, number.start)
+        return Signal(name, row.span(column), MappingProxyType(data))
+
+
 def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
-    """``worked-at`` for each batch or length, and ``held-at`` for each number of users or steps, at which somebody
-    measured what a run held; ``size-beside``: further sizes of that kind, and of memory; ``pool-share``: which share of
-    a cache so many users take.
+    """What somebody measured of a run at several sizes, and which further sizes are asked about.
+
+    ``worked-at`` for each batch or length, ``held-at`` for each number of users, steps or cards; ``size-beside``:
+    further sizes of that kind, and of memory; ``pool-share``: which share of a cache so many users take; ``pool-of``
+    and ``file-of``: what is divided by what.
     """
     rows = [line for line, _ in zip(lines, range(_MAX_LINES), strict=False)]
     if next(candidates(_DIGIT, rows, words), None) is None:
         return
     text = "\n".join(line.raw[:LONG] for line in rows)
-    numbers = quantities_in(text)
-    yield from _shares(rows, text, numbers)
-    yield from _divided(rows, text, numbers)
-    listed = [(field, _pairs(text, numbers, field)) for field in dict.fromkeys(_SIZES.values())]
-    field, pairs = max(listed, key=lambda one: _weight(numbers, *one))
-    if not pairs:
-        return
+    seen = _Text(rows, text, quantities_in(text))
+    yield from _shares(seen)
+    yield from _divided(seen)
+    listed = [(field, _pairs(seen, field)) for field in dict.fromkeys(_SIZES.values())]
+    field, pairs = max(listed, key=lambda one: _weight(seen.numbers, *one))
+    if pairs:
+        yield from _line(seen, field, pairs)
+    else:
+        yield from _parts(seen)
+
+
+def _line(seen: _Text, field: str, pairs: Sequence[_Pair], parts: Sequence[Quantity] = ()) -> Iterator[Signal]:
+    """The figures of a list, and what stands beside them.
+
+    :param parts: what the figures hold whatever the size.
+    """
     name = "worked-at" if field in _OF_A_RUN else "held-at"
+    primary = [pair.size for pair in pairs]
     for size, figure in pairs:
-        shown = {"shown_bytes": round(figure.value * _GIB), "measured": True}
-        if _RE["host"].search(text, max(0, pairs[0].figure.start - _MAX_BETWEEN), figure.end):
-            shown["host"] = True
-        yield _signal(name, rows, text, figure, {"field": field, "value": round(size.value), **shown})
-    paired = {one.start for pair in pairs for one in pair}
+        host = _RE["host"].search(seen.text, max(0, pairs[0].figure.start - _MAX_BETWEEN), figure.end)
+        yield seen.signal(
+            name,
+            figure,
+            field=field,
+            value=round(size.value),
+            shown_bytes=round(figure.value * _GIB),
+            measured=True,
+            **({"host": True} if host else {}),
+            **_tokens(seen, field, size, primary),
+        )
+    if parts:
+        yield seen.signal("size-beside", parts[0], fixed_bytes=round(sum(q.value for q in parts) * _GIB))
+    paired = {one.start for one in (*chain.from_iterable(pairs), *parts)}
+    yield from _beside(seen, field, pairs[-1], paired)
+
+
+def _tokens(seen: _Text, field: str, size: Quantity, primary: Collection[Quantity]) -> dict[str, int]:
+    """The length that each of so many users or samples has, where it is said beside their number."""
+    if field not in _WITH_TOKENS:
+        return {}
+    others = [one.start for one in primary if one is not size]
+    near = [
+        q
+        for q in seen.numbers
+        if chance(q, *OF_TOKENS) >= SURE
+        and q.value >= _MIN_TOKENS
+        and q is not size
+        and len(between := seen.between(q, size)) <= _MAX_BESIDE
+        and not _RE["apart"].search(between)
+        and not any(min(q.start, size.start) < start < max(q.start, size.start) for start in others)
+    ]
+    nearest = min(near, key=lambda q: (q.start < size.start, abs(q.start - size.start)), default=None)
+    return {"tokens": round(nearest.value)} if nearest is not None else {}
+
+
+def _beside(seen: _Text, field: str, end: _Pair, paired: Collection[int]) -> Iterator[Signal]:
+    """``size-beside``: what is asked about behind a list of figures, and what bounds them."""
     last = max(paired)
-    for one in numbers:
+    asked = [q for at, q in enumerate(seen.numbers) if q.start not in paired and _is_asked(seen, field, end, at, last)]
+    for at, one in enumerate(seen.numbers):
         if one.start in paired:
             continue
-        near = one.value <= _MAX_RATIO * pairs[-1].size.value and one.probability < _ASKED_UNSURE
-        asked = one.start > last and _is_size(one, field, goes_on=near)
-        if (_SIZES.get(one.role) == field or asked) and 1 < one.value <= _MAX_ASKED.get(field, one.value):
-            yield _signal("size-beside", rows, text, one, {"field": field, "value": round(one.value)})
-        elif one.role == "card_memory" or (one.role in _FIGURES and one.value > pairs[-1].figure.value):
-            yield _signal("size-beside", rows, text, one, {"size_bytes": round(one.value * _GIB)})
-        elif one.role in _PARTS and _RE["fixed"].search(" ".join(around(text, one))):
-            yield _signal("size-beside", rows, text, one, {"fixed_bytes": round(one.value * _GIB)})
+        if one in asked:
+            yield seen.signal(
+                "size-beside", one, field=field, value=round(one.value), **_tokens(seen, field, one, asked)
+            )
+        elif one.role == "global_batch" and one.probability >= SURE:
+            yield seen.signal("size-beside", one, global_batch=round(one.value))
+        elif one.role in _SIZES_OF_MEMORY and seen.says("limit", at):
+            yield seen.signal("size-beside", one, limit_bytes=round(one.value * _GIB))
+        elif one.role == "card_memory" or (one.role in _FIGURES and one.value > end.figure.value):
+            yield seen.signal("size-beside", one, size_bytes=round(one.value * _GIB))
+        elif one.role in _PARTS and seen.says("fixed", at):
+            yield seen.signal("size-beside", one, fixed_bytes=round(one.value * _GIB))
+
+
+def _is_asked(seen: _Text, field: str, end: _Pair, at: int, last: int) -> bool:
+    """Whether a number is a further size of the field: by its role, or a bare one behind the list."""
+    one = seen.numbers[at]
+    of_field = _SIZES.get(one.role) == field and one.probability >= MIN_CHANCE
+    if field == "cards":
+        return of_field and one.start > last
+    unnamed = one.probability < SURE or (one.role in _UNNAMED and one.probability < _ASKED_UNSURE)
+    elsewhere = any(
+        q.value == one.value and _SIZES.get(q.role) != field and q.probability >= _SURELY for q in seen.numbers
+    )
+    near = unnamed and not elsewhere and one.value <= _MAX_RATIO * end.size.value
+    return (of_field or (one.start > last and _is_size(one, field, goes_on=near))) and (
+        1 < one.value <= _MAX_ASKED.get(field, one.value)
+    )
 
 
 def _weight(numbers: Sequence[Quantity], field: str, pairs: Sequence[_Pair]) -> tuple[int, int, int]:
@@ -94,32 +197,50 @@ def _weight(numbers: Sequence[Quantity], field: str, pairs: Sequence[_Pair]) -> 
     return len(pairs), int(bool(pairs) and _SIZES.get(pairs[0].size.role) == field), of_field - sure if pairs else 0
 
 
-def _signal(name: str, rows: Sequence[Line], text: str, number: Quantity, data: dict[str, object]) -> Signal:
-    """A signal at the place of a number in the joined lines."""
-    row, column = rows[text.count("\n", 0, number.start)], number.start - text.rfind("\n", 0, number.start)
-    return Signal(name, row.span(column), MappingProxyType(data))
+def _pairs(seen: _Text, field: str) -> list[_Pair]:
+    """The longest list of figures, each with the nearest size of a field on one side of it; each size once.
 
-
-def _pairs(text: str, numbers: Sequence[Quantity], field: str) -> list[_Pair]:
-    """The longest list of figures, each with the nearest size of a field on one side of it; each size once."""
-    card = max((q.value for q in numbers if q.role == "card_memory"), default=0.0)
+    Figures rise with the size; per card they fall with the number of cards that share a run.
+    """
+    if field == "cards" and _RE["shared"].search(seen.text) is None:
+        return []
+    numbers = seen.numbers
+    card = max((q.value for q in numbers if q.role == "card_memory" and q.probability >= SURE), default=0.0)
     best: list[_Pair] = []
     for step in (-1, 1):  # the size stands before its figure, or behind it
         found: list[_Pair] = []
         for at, figure in enumerate(numbers):
-            if not _is_figure(figure, card, goes_on=bool(found)) or _RE["fixed"].search(around(text, figure)[0]):
+            if not _is_figure(figure, card, goes_on=bool(found)) or seen.says("fixed", at) or seen.says("limit", at):
                 continue
-            near = list(_numbers_beside(text, numbers, at, step))
+            near = list(_numbers_beside(seen, at, step))
             size = next((q for q in near if _chance_of(q, field) >= MIN_CHANCE), None)
             size = size or next((q for q in near if _is_size(q, field, goes_on=bool(found))), None)
             if size is not None and size.value >= 1 and all(size.start != pair.size.start for pair in found):
                 found.append(_Pair(size, figure))
-        best = found if len(found) > len(best) else best
-    if len({pair.size.value for pair in best}) < len(best):
+        if len(found) > len(best) and _is_ordered(found, falls=field == "cards"):
+            best = found
+    if len(best) == 1 and not _stands_alone(seen, field, best[0]):
         return []
-    if len(best) == 1 and (field not in _OF_A_RUN or _RE["pause"].search(_between(text, *best[0]))):
-        return []  # one figure is that of the size in its own clause
     return best
+
+
+def _is_ordered(pairs: Sequence[_Pair], *, falls: bool) -> bool:
+    """Whether no two figures are at one size, and they rise (or fall) from size to size."""
+    ordered = sorted(pairs, key=lambda pair: pair.size.value)
+    steps = [(b.size.value - a.size.value, b.figure.value - a.figure.value) for a, b in pairwise(ordered)]
+    return all(size > 0 and (figure < 0 if falls else figure > 0) for size, figure in steps)
+
+
+def _stands_alone(seen: _Text, field: str, pair: _Pair) -> bool:
+    """Whether one figure is that of its size: in its own clause, or where neither can be another's."""
+    if field not in _OF_A_RUN:
+        return False
+    if not _RE["pause"].search(seen.between(*pair)):
+        return True
+    figures = [q for at, q in enumerate(seen.numbers) if q.role in _FIGURES and not seen.says("limit", at)]
+    sizes = [q for q in seen.numbers if _SIZES.get(q.role) == field]
+    fixed = any(q.role in _PARTS and seen.says("fixed", at) for at, q in enumerate(seen.numbers))
+    return fixed and figures == [pair.figure] and sizes[:1] == [pair.size]
 
 
 def _chance_of(number: Quantity, field: str) -> float:
@@ -127,17 +248,12 @@ def _chance_of(number: Quantity, field: str) -> float:
     return chance(number, *(role for role, of in _SIZES.items() if of == field))
 
 
-def _between(text: str, one: Quantity, other: Quantity) -> str:
-    first, second = sorted((one, other), key=lambda q: q.start)
-    return text[first.end : second.start]
-
-
-def _numbers_beside(text: str, numbers: Sequence[Quantity], at: int, step: int) -> Iterator[Quantity]:
+def _numbers_beside(seen: _Text, at: int, step: int) -> Iterator[Quantity]:
     """The numbers on one side of a figure, the nearest first, as far as no other figure or sentence stands between."""
-    figure, other = numbers[at], at + step
-    while 0 <= other < len(numbers):
-        one = numbers[other]
-        between = _between(text, one, figure)
+    figure, other = seen.numbers[at], at + step
+    while 0 <= other < len(seen.numbers):
+        one = seen.numbers[other]
+        between = seen.between(one, figure)
         if len(between) > _MAX_BETWEEN or _RE["apart"].search(between) or _RE["fixed"].search(between):
             return
         if one.role in _FIGURES and not one.written.isdigit():
@@ -150,7 +266,7 @@ def _is_size(number: Quantity, field: str, *, goes_on: bool) -> bool:
     """Whether a number is a size of a field; in a list that goes on, a bare one that is not surely something else."""
     if _SIZES.get(number.role) == field:
         return True
-    bare = number.written.replace(",", "").isdigit()
+    bare = number.written.replace(",", "").isdigit() and number.probability < _SURELY
     return goes_on and bare and (field != "seq_len" or number.value >= _MIN_TOKENS)
 
 
@@ -166,16 +282,49 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
     return number.role == "card_memory" and number.value < card
 
 
+def _parts(seen: _Text) -> Iterator[Signal]:
+    """A total of one run told in parts, of which one goes with the users, or is divided among cards.
+
+    ``weights 15 GB, cache 2.4 GB with 8 users at 4k``; ``38.9 GB on one card, of that 28.8 GB are states``.
+    """
+    numbers = seen.numbers
+    caches = [q for q in numbers if q.role == "cache_memory" and q.probability >= SURE]
+    users = [q for q in numbers if q.role == "users" and q.probability >= SURE]
+    fixed = [q for at, q in enumerate(numbers) if q.role == "other_memory" and not seen.says("limit", at)]
+    if len(caches) == 1 and len(users) > 1 and fixed and len(seen.between(caches[0], users[0])) <= _MAX_BETWEEN:
+        held = caches[0].value + sum(q.value for q in fixed)
+        yield from _line(seen, "users", [_Pair(users[0], replace(caches[0], value=held))], fixed)
+        return
+    total = [q for q in numbers if q.role in _FIGURES and q.probability >= SURE]
+    cards = [q for q in numbers if q.role == "gpu_count" and q.value > 1 and q.probability >= SURE]
+    sizes = [(at, q) for at, q in enumerate(numbers) if q.role in _SIZES_OF_MEMORY and q not in total[:1]]
+    states = [q for at, q in sizes if seen.says("states", at)]
+    if len(cards) == 1 and total and states and states[0].value < total[0].value and _RE["shared"].search(seen.text):
+        yield seen.signal(
+            "held-at", total[0], field="cards", value=1, shown_bytes=round(total[0].value * _GIB), measured=True
+        )
+        yield seen.signal("size-beside", cards[0], field="cards", value=round(cards[0].value))
+        rest = total[0].value - states[0].value
+        yield seen.signal("size-beside", states[0], fixed_bytes=round(rest * _GIB))
+        for one in (q for q in numbers if q.role == "card_memory" and q.probability >= SURE):
+            yield seen.signal("size-beside", one, size_bytes=round(one.value * _GIB))
+
+
+_SURELY: Final = 0.95
+"""Probability from which a number is surely of its role."""
 _UNSURE: Final = 0.75
 """Probability below which a role gives way to the order of a list."""
 _ASKED_UNSURE: Final = 0.8
 """The same of a bare number behind a list."""
+_UNNAMED: Final = frozenset({"other", "count", "none"})
+"""Roles of numbers that no setting has."""
 
 
-def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
+def _shares(seen: _Text) -> Iterator[Signal]:
     """``pool-share``: a share of a cache beside the users who take it; where both have a length, that of what is asked
     is counted too.
     """
+    text, numbers = seen.text, seen.numbers
     users = [q for q in numbers if q.role == "users" and q.value >= 1]
     shares = [q for q in numbers if q.role == "percent" and 0 < q.value < 1]
     if len(shares) > 1:
@@ -184,17 +333,19 @@ def _shares(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Ite
         return
     near = min(
         users,
-        key=lambda q: (_RE["apart"].search(_between(text, q, shares[0])) is not None, abs(q.start - shares[0].start)),
+        key=lambda q: (_RE["apart"].search(seen.between(q, shares[0])) is not None, abs(q.start - shares[0].start)),
     )
     data: dict[str, object] = {"users": round(near.value), "share": shares[0].value}
     pool = next((q for q in numbers if q.role == "cache_tokens" and q.probability >= SURE), None)
     if pool is not None:
         data["tokens"] = round(pool.value)
-    further = [q for q in users if q.value != near.value]
-    if further:
-        now, then = (_length_beside(numbers, q) for q in (near, further[-1]))
-        data |= {"asked": round(further[-1].value), "longer": then / now if now and then else 1.0}
-    yield _signal("pool-share", rows, text, shares[0], data)
+    cache = next((q for q in numbers if q.role == "cache_memory" and q.probability >= SURE), None)
+    if cache is not None:
+        data["pool_bytes"] = round(cache.value * _GIB)
+    now = _length_beside(numbers, near)
+    further = [(round(q.value), _length_beside(numbers, q)) for q in users if q.value != near.value]
+    asked = tuple((count, then / now if now and then else 1.0) for count, then in further)
+    yield seen.signal("pool-share", shares[0], **data, asked=asked)
 
 
 def _length_beside(numbers: Sequence[Quantity], users: Quantity) -> float | None:
@@ -208,8 +359,9 @@ _MAX_BESIDE: Final = 32
 _MIN_TOKENS: Final = 64
 
 
-def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> Iterator[Signal]:
+def _divided(seen: _Text) -> Iterator[Signal]:
     """``pool-of``: a cache's tokens beside those of one request; ``file-of``: a file's size beside its layers."""
+    numbers = seen.numbers
     counted = [q for q in numbers if q.probability >= SURE and q.value > 0]
     sure = {role: [q for q in counted if q.role == role] for role in _DIVIDED}
     pool, layers, size = (sure[role] for role in ("cache_tokens", "layers", "file_size"))
@@ -220,14 +372,15 @@ def _divided(rows: Sequence[Line], text: str, numbers: Sequence[Quantity]) -> It
             "tokens": round(pool[0].value),
             "each": round(each[0].value),
             **({"asked": users[0]} if users else {}),
+            **({"pool_bytes": round(sure["cache_memory"][0].value * _GIB)} if len(sure["cache_memory"]) == 1 else {}),
         }
-        yield _signal("pool-of", rows, text, pool[0], data)
+        yield seen.signal("pool-of", pool[0], **data)
     if len(size) == len(layers) == 1 and layers[0].value >= 1:
-        whole: dict[str, object] = {"size_bytes": round(size[0].value * _GIB), "layers": round(layers[0].value)}
-        yield _signal("file-of", rows, text, size[0], whole)
+        whole = {"size_bytes": round(size[0].value * _GIB), "layers": round(layers[0].value)}
+        yield seen.signal("file-of", size[0], **whole)
 
 
-_DIVIDED: Final = ("cache_tokens", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
+_DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
 
 
 def count_of(text: str) -> int:

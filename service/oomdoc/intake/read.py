@@ -134,7 +134,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts += [*run_facts(lines, words), *failing_size]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
-    shown = framework_of(varied, words)
+    shown = framework_of(varied, words) or _engine_of(failures)
     facts, framework = _of_framework(
         facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
     )
@@ -247,6 +247,12 @@ def _evidence(
         cause_words=MappingProxyType(read_causes(query_of(prose, digest))),
         **seen,
     )
+
+
+def _engine_of(failures: Sequence[Indexed]) -> str | None:
+    """The engine whose own message a failure is."""
+    names = (failure.signal.name.partition("-")[0] for _, failure in failures)
+    return next((name for name in names if name in ENGINES), None)
 
 
 def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], shown: str | None) -> str | None:

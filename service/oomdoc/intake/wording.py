@@ -73,8 +73,8 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     for line, kind in zip(lines, kinds, strict=True):
         if kind in ("command", "config", "code"):
             parts["settings"].append(line)
-            if (quoted := _quoted_before(line)) is not None:
-                parts["prose"].append(quoted)
+            around = (_quoted_before(line), _told_behind(line) if kind == "command" else None)
+            parts["prose"] += [said for said in around if said is not None]
         elif kind != "blank":
             parts[kind].append(line)
             if kind == "log" and not line.logged and _RE["spoken"].match(line.text):
@@ -116,6 +116,15 @@ def _quoted_before(line: Line) -> Line | None:
     if start is None or start.start() < 12:
         return None
     return line._replace(text=line.text[: start.start()])
+
+
+def _told_behind(line: Line) -> Line | None:
+    """The words that go on behind a command on the same line, past a comma or a full stop that no quotes hold."""
+    for end in _RE["goes_on"].finditer(line.text):
+        before = line.text[: end.start()]
+        if all(before.count(mark) % 2 == 0 for mark in "\"'") and before.count("{") == before.count("}"):
+            return line._replace(text=line.text[end.end() :])
+    return None
 
 
 def _with_nodes(facts: list[Fact], lines: Sequence[Line], varied: list[Line], words: Vocabulary) -> list[Fact]:

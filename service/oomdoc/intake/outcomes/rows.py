@@ -38,7 +38,8 @@ def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], pros
     if outcome is None or outcome.name not in ("said-growth", "complaint"):
         return outcome
     asks = any("?" in line.text or "？" in line.text for line in prose)
-    on_a_line = sum(signal.name == "held-at" for signal in signals) > 1
+    parts = any(signal.name == "size-beside" and "fixed_bytes" in signal.data for signal in signals)
+    on_a_line = sum(signal.name == "held-at" for signal in signals) + parts > 1
     measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
     if asks and (on_a_line or (outcome.name == "complaint" and measured)):
         return Outcome("question", "memory-question", outcome.span, None, 0.8)
