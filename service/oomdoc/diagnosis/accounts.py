@@ -196,6 +196,19 @@ _CACHE_BYTES: Final = {"fp8": 1.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 """Bytes of a cached value; ``ggml-common.h``: 34 and 18 bytes for a block of 32."""
 
 
+def cache_beyond(view: View) -> Iterator[Account]:
+    """A script that generates: without the cache of its batch at the stated length it fits, with it not."""
+    estimate, capacity, length = view.estimate, view.bytes_of("capacity"), view.stated("seq_len")
+    if estimate is None or not capacity or not length or view.objective != "inference" or view.bytes_of("requested"):
+        return
+    cache = max((phase.terms_bytes.get("kv cache", 0.0) for phase in estimate.phases.values()), default=0.0)
+    if view.phase == "generate" and estimate.process_bytes - cache <= capacity < estimate.process_bytes:
+        outcome = view.evidence.outcome
+        sizes = {"cache_bytes": cache, "weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
+        counts = {"count": view.job.micro_batch or 1, "tokens": int(length)}
+        yield from account_of(view, "kv-cache", "cache-beyond", {**sizes, **counts}, outcome.span if outcome else None)
+
+
 def allocates_cache(view: View) -> Iterator[Account]:
     """What was refused was asked for by the function that allocates the KV cache: the weights are on the card."""
     innermost = " ".join(view.trace.rpartition("\n")[2].split())

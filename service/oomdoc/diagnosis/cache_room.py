@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.diagnosis.accounts import last_signal
-from oomdoc.diagnosis.forms import price_form
+from oomdoc.diagnosis.fixes._remedy import is_script
+from oomdoc.diagnosis.forms import CARD_USABLE, price_form
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import asked_of
-from oomdoc.intake.quantities.fields import values_of
+from oomdoc.intake.quantities.facts import shares_in
 from oomkb.dataclass import dataclass
 from oomkb.units import GIB
 
@@ -69,10 +70,12 @@ def cache_room(view: View) -> CacheRoom | None:
 def rooms(view: View) -> Iterator[Message]:
     """The tokens of the cache as it is, with the share that is asked about or a larger one, and in 8 bits."""
     yield from _beside_others(view)
+    yield from _sequences(view)
     room = cache_room(view)
     if room is None:
         return
-    named = [share for share in values_of(view.evidence.prose, "utilization") if room.share < share < 1]
+    asked = asked_of(view.evidence)
+    named = [share for share in shares_in(view.evidence) if room.share < share < 1]
     share = named[0] if named else _LARGER_SHARE if room.share < _LARGER_SHARE else None
     forms: list[tuple[str, float | None, bool]] = [("now", None, False)]
     forms += [("share", share, False)] if share is not None else []
@@ -86,7 +89,6 @@ def rooms(view: View) -> Iterator[Message]:
     ]
     if rows:
         yield say("answer.cache-room", rows=rows)
-    asked = asked_of(view.evidence)
     each, held = asked.request_length or asked.length, room.tokens() or room.tokens(share)
     if each and held and each != room.wanted_tokens and each <= held:
         yield say("answer.cache-room-requests", count=held // each, each=each, tokens=held)
@@ -106,3 +108,20 @@ def _beside_others(view: View) -> Iterator[Message]:
         yield say("answer.cache-room-beside", share=share, **sizes)
     elif served is not None:
         yield say("answer.cache-room-beside-none", share=share)
+
+
+def _sequences(view: View) -> Iterator[Message]:
+    """How many sequences a script may generate at once on a card that several were too many for."""
+    from oomdoc.diagnosis.planning.quantities import most_steps
+
+    batch, capacity = view.stated("micro_batch"), view.bytes_of("capacity")
+    if not is_script(view.job) or not batch or batch < 2 or not capacity or not view.stated("seq_len"):
+        return
+
+    def size(count: int) -> float:
+        priced = price_form(view.job, {"micro_batch": count}, careful=False)
+        return priced.estimate.process_bytes if priced is not None else capacity
+
+    most = most_steps(lambda count: size(count) < CARD_USABLE * capacity, int(batch) - 1)
+    if most:
+        yield say("answer.script-most", count=most, tokens=int(view.stated("seq_len")), needed_bytes=size(most))

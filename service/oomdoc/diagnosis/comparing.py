@@ -321,14 +321,19 @@ def _largest_of_sides(about: Plain) -> Iterator[Message]:
         yield say(f"answer.compared-{about.wanted}", sides=found)
 
 
+_OF_A_REQUEST: Final = frozenset({"seq_len", "serving.max_model_len", "serving.concurrency"})
+
+
 def _remedies_of_sides(about: Plain) -> Iterator[Message]:
     """What would make an alternative fit that does not: the question may well be which of them can be had at all."""
     from oomdoc.diagnosis.planning import mildest_plan
 
     lacking = [side for side in about.sides if side.fits is False and side.priced is not None]
+    needed_by_each = about.asked.request_length and about.asked.concurrency  # a shorter context serves none of them
+    needs = _OF_A_REQUEST if needed_by_each else frozenset[str]()
     for side in lacking[:_MAX_REMEDIED_SIDES]:
         try:
-            plan = mildest_plan(about.stated.with_fields(side.fields), side.fields, careful=about.careful, wanted=FITS)
+            plan = mildest_plan(about.stated.with_fields(side.fields), {*side.fields, *needs}, careful=about.careful, wanted=FITS)
         except (OomdocError, *ARITHMETIC_ERRORS):
             continue
         if plan is not None and len(plan.changes) <= _MAX_CHANGES_OF_A_SIDE:

@@ -14,11 +14,13 @@ from oomdoc.diagnosis.answering import decisive, sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import Plain, grid_for
+from oomdoc.diagnosis.eval_logits import kept_logits
 from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.own_figures import beside_failure, of_own_figures, sees_figures
+from oomdoc.diagnosis.own_figures import sees_figures
+from oomdoc.diagnosis.own_lines import beside_failure, of_own_figures
 from oomdoc.diagnosis.planned import (
     Choice,
     careful_job,
@@ -156,6 +158,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
             *answers_to(evidence, stated),
             *beside_failure(evidence, view.bytes_of("capacity")),
             *rooms(view),
+            *kept_logits(view),
         ),
         topics=found_topics(evidence, stated),
     )

@@ -294,6 +294,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _grown,
     accounts.refused_cache,
     accounts.cache_of_context,
+    accounts.cache_beyond,
     accounts.allocates_cache,
     accounts.room_taken,
     accounts.cache_too_much,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from oomdoc.evidence import Signal
@@ -17,6 +16,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import Quantity, quantities_in
 from oomdoc.intake.quantities.fields import MIN_CHANCE, OF_TOKENS, SURE, around, chance
+from oomdoc.intake.quantities.numbered import NumberedText
 from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
@@ -46,7 +46,7 @@ _WITH_TOKENS: Final = frozenset({"micro_batch", "users"})
 """Fields of things that have a length each."""
 _FIGURES: Final = frozenset({"used_memory"})
 _PARTS: Final = frozenset({"used_memory", "other_memory"})
-_SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory"})
+_SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory", "memory_limit"})
 _MAX_RATIO: Final = 32
 """Between a size that is asked about without a name and one that was measured."""
 _MAX_ASKED: Final = {"micro_batch": 512}
@@ -55,36 +55,6 @@ _MAX_ASKED: Final = {"micro_batch": 512}
 class _Pair(NamedTuple):
     size: Quantity
     figure: Quantity
-
-
-class _Text(NamedTuple):
-    """The text that is looked at, and what its numbers are of."""
-
-    rows: Sequence[Line]
-    text: str
-    numbers: Sequence[Quantity]
-
-    def words(self, at: int) -> tuple[str, str]:
-        """What stands before and behind a number, up to the next number or the end of its clause."""
-        before, behind = around(self.text, self.numbers[at])
-        gap = self.numbers[at].start - self.numbers[at - 1].end if at else len(before)
-        rest = self.numbers[at + 1].start - self.numbers[at].end if at + 1 < len(self.numbers) else len(behind)
-        return before[max(0, len(before) - gap) :], _RE["aside"].split(behind[: max(0, rest)])[0]
-
-    def says(self, pattern: str, at: int) -> bool:
-        """Whether the words around a number match a row of the table."""
-        return any(_RE[pattern].search(part) for part in self.words(at))
-
-    def between(self, one: Quantity, other: Quantity) -> str:
-        """The text between two numbers."""
-        first, second = sorted((one, other), key=lambda q: q.start)
-        return self.text[first.end : second.start]
-
-    def signal(self, name: str, number: Quantity, **data: object) -> Signal:
-        """A signal at the place of a number."""
-        row = self.rows[self.text.count("\n", 0, number.start)]
-        column = number.start - self.text.rfind("\n", 0, number.start)
-        return Signal(name, row.span(column), MappingProxyType(data))
 
 
 def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
@@ -98,9 +68,10 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     if next(candidates(_DIGIT, rows, words), None) is None:
         return
     text = "\n".join(line.raw[:LONG] for line in rows)
-    seen = _Text(rows, text, quantities_in(text))
+    seen = NumberedText(rows, text, quantities_in(text))
     yield from _shares(seen)
     yield from _divided(seen)
+    yield from _samples(seen)
     listed = [(field, _pairs(seen, field)) for field in dict.fromkeys(_SIZES.values())]
     field, pairs = max(listed, key=lambda one: _weight(seen.numbers, *one))
     if pairs:
@@ -109,7 +80,7 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
         yield from _parts(seen)
 
 
-def _line(seen: _Text, field: str, pairs: Sequence[_Pair], parts: Sequence[Quantity] = ()) -> Iterator[Signal]:
+def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair], parts: Sequence[Quantity] = ()) -> Iterator[Signal]:
     """The figures of a list, and what stands beside them.
 
     :param parts: what the figures hold whatever the size.
@@ -123,7 +94,7 @@ def _line(seen: _Text, field: str, pairs: Sequence[_Pair], parts: Sequence[Quant
             figure,
             field=field,
             value=round(size.value),
-            shown_bytes=round(figure.value * _GIB),
+            shown_bytes=_bytes(figure),
             measured=True,
             **({"host": True} if host else {}),
             **_tokens(seen, field, size, primary),
@@ -134,7 +105,7 @@ def _line(seen: _Text, field: str, pairs: Sequence[_Pair], parts: Sequence[Quant
     yield from _beside(seen, field, pairs[-1], paired)
 
 
-def _tokens(seen: _Text, field: str, size: Quantity, primary: Collection[Quantity]) -> dict[str, int]:
+def _tokens(seen: NumberedText, field: str, size: Quantity, primary: Collection[Quantity]) -> dict[str, int]:
     """The length that each of so many users or samples has, where it is said beside their number."""
     if field not in _WITH_TOKENS:
         return {}
@@ -153,7 +124,7 @@ def _tokens(seen: _Text, field: str, size: Quantity, primary: Collection[Quantit
     return {"tokens": round(nearest.value)} if nearest is not None else {}
 
 
-def _beside(seen: _Text, field: str, end: _Pair, paired: Collection[int]) -> Iterator[Signal]:
+def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int]) -> Iterator[Signal]:
     """``size-beside``: what is asked about behind a list of figures, and what bounds them."""
     last = max(paired)
     asked = [q for at, q in enumerate(seen.numbers) if q.start not in paired and _is_asked(seen, field, end, at, last)]
@@ -166,15 +137,15 @@ def _beside(seen: _Text, field: str, end: _Pair, paired: Collection[int]) -> Ite
             )
         elif one.role == "global_batch" and one.probability >= SURE:
             yield seen.signal("size-beside", one, global_batch=round(one.value))
-        elif one.role in _SIZES_OF_MEMORY and seen.says("limit", at):
-            yield seen.signal("size-beside", one, limit_bytes=round(one.value * _GIB))
+        elif one.role in _SIZES_OF_MEMORY and _is_limit(seen, at):
+            yield seen.signal("size-beside", one, limit_bytes=_bytes(one))
         elif one.role == "card_memory" or (one.role in _FIGURES and one.value > end.figure.value):
-            yield seen.signal("size-beside", one, size_bytes=round(one.value * _GIB))
-        elif one.role in _PARTS and seen.says("fixed", at):
-            yield seen.signal("size-beside", one, fixed_bytes=round(one.value * _GIB))
+            yield seen.signal("size-beside", one, size_bytes=_bytes(one))
+        elif one.role in _PARTS and seen.says(_RE["fixed"], at):
+            yield seen.signal("size-beside", one, fixed_bytes=_bytes(one))
 
 
-def _is_asked(seen: _Text, field: str, end: _Pair, at: int, last: int) -> bool:
+def _is_asked(seen: NumberedText, field: str, end: _Pair, at: int, last: int) -> bool:
     """Whether a number is a further size of the field: by its role, or a bare one behind the list."""
     one = seen.numbers[at]
     of_field = _SIZES.get(one.role) == field and one.probability >= MIN_CHANCE
@@ -197,7 +168,7 @@ def _weight(numbers: Sequence[Quantity], field: str, pairs: Sequence[_Pair]) -> 
     return len(pairs), int(bool(pairs) and _SIZES.get(pairs[0].size.role) == field), of_field - sure if pairs else 0
 
 
-def _pairs(seen: _Text, field: str) -> list[_Pair]:
+def _pairs(seen: NumberedText, field: str) -> list[_Pair]:
     """The longest list of figures, each with the nearest size of a field on one side of it; each size once.
 
     Figures rise with the size; per card they fall with the number of cards that share a run.
@@ -210,7 +181,7 @@ def _pairs(seen: _Text, field: str) -> list[_Pair]:
     for step in (-1, 1):  # the size stands before its figure, or behind it
         found: list[_Pair] = []
         for at, figure in enumerate(numbers):
-            if not _is_figure(figure, card, goes_on=bool(found)) or seen.says("fixed", at) or seen.says("limit", at):
+            if not _is_figure(figure, card, goes_on=bool(found)) or seen.says(_RE["fixed"], at) or _is_limit(seen, at):
                 continue
             near = list(_numbers_beside(seen, at, step))
             size = next((q for q in near if _chance_of(q, field) >= MIN_CHANCE), None)
@@ -231,16 +202,25 @@ def _is_ordered(pairs: Sequence[_Pair], *, falls: bool) -> bool:
     return all(size > 0 and (figure < 0 if falls else figure > 0) for size, figure in steps)
 
 
-def _stands_alone(seen: _Text, field: str, pair: _Pair) -> bool:
+def _stands_alone(seen: NumberedText, field: str, pair: _Pair) -> bool:
     """Whether one figure is that of its size: in its own clause, or where neither can be another's."""
     if field not in _OF_A_RUN:
         return False
     if not _RE["pause"].search(seen.between(*pair)):
         return True
-    figures = [q for at, q in enumerate(seen.numbers) if q.role in _FIGURES and not seen.says("limit", at)]
+    figures = [q for at, q in enumerate(seen.numbers) if q.role in _FIGURES and not _is_limit(seen, at)]
     sizes = [q for q in seen.numbers if _SIZES.get(q.role) == field]
-    fixed = any(q.role in _PARTS and seen.says("fixed", at) for at, q in enumerate(seen.numbers))
+    fixed = any(q.role in _PARTS and seen.says(_RE["fixed"], at) for at, q in enumerate(seen.numbers))
     return fixed and figures == [pair.figure] and sizes[:1] == [pair.size]
+
+
+def _is_limit(seen: NumberedText, at: int) -> bool:
+    """Whether a number is a size that may be used at most."""
+    return seen.numbers[at].role == "memory_limit" or seen.says(_RE["limit"], at)
+
+
+def _bytes(size: Quantity) -> int:
+    return round(size.value * _GIB)
 
 
 def _chance_of(number: Quantity, field: str) -> float:
@@ -248,7 +228,7 @@ def _chance_of(number: Quantity, field: str) -> float:
     return chance(number, *(role for role, of in _SIZES.items() if of == field))
 
 
-def _numbers_beside(seen: _Text, at: int, step: int) -> Iterator[Quantity]:
+def _numbers_beside(seen: NumberedText, at: int, step: int) -> Iterator[Quantity]:
     """The numbers on one side of a figure, the nearest first, as far as no other figure or sentence stands between."""
     figure, other = seen.numbers[at], at + step
     while 0 <= other < len(seen.numbers):
@@ -282,7 +262,7 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
     return number.role == "card_memory" and number.value < card
 
 
-def _parts(seen: _Text) -> Iterator[Signal]:
+def _parts(seen: NumberedText) -> Iterator[Signal]:
     """A total of one run told in parts, of which one goes with the users, or is divided among cards.
 
     ``weights 15 GB, cache 2.4 GB with 8 users at 4k``; ``38.9 GB on one card, of that 28.8 GB are states``.
@@ -290,7 +270,7 @@ def _parts(seen: _Text) -> Iterator[Signal]:
     numbers = seen.numbers
     caches = [q for q in numbers if q.role == "cache_memory" and q.probability >= SURE]
     users = [q for q in numbers if q.role == "users" and q.probability >= SURE]
-    fixed = [q for at, q in enumerate(numbers) if q.role == "other_memory" and not seen.says("limit", at)]
+    fixed = [q for at, q in enumerate(numbers) if q.role == "other_memory" and not _is_limit(seen, at)]
     if len(caches) == 1 and len(users) > 1 and fixed and len(seen.between(caches[0], users[0])) <= _MAX_BETWEEN:
         held = caches[0].value + sum(q.value for q in fixed)
         yield from _line(seen, "users", [_Pair(users[0], replace(caches[0], value=held))], fixed)
@@ -298,16 +278,22 @@ def _parts(seen: _Text) -> Iterator[Signal]:
     total = [q for q in numbers if q.role in _FIGURES and q.probability >= SURE]
     cards = [q for q in numbers if q.role == "gpu_count" and q.value > 1 and q.probability >= SURE]
     sizes = [(at, q) for at, q in enumerate(numbers) if q.role in _SIZES_OF_MEMORY and q not in total[:1]]
-    states = [q for at, q in sizes if seen.says("states", at)]
+    states = [q for at, q in sizes if seen.says(_RE["states"], at)]
     if len(cards) == 1 and total and states and states[0].value < total[0].value and _RE["shared"].search(seen.text):
-        yield seen.signal(
-            "held-at", total[0], field="cards", value=1, shown_bytes=round(total[0].value * _GIB), measured=True
-        )
+        yield seen.signal("held-at", total[0], field="cards", value=1, shown_bytes=_bytes(total[0]), measured=True)
         yield seen.signal("size-beside", cards[0], field="cards", value=round(cards[0].value))
         rest = total[0].value - states[0].value
         yield seen.signal("size-beside", states[0], fixed_bytes=round(rest * _GIB))
         for one in (q for q in numbers if q.role == "card_memory" and q.probability >= SURE):
-            yield seen.signal("size-beside", one, size_bytes=round(one.value * _GIB))
+            yield seen.signal("size-beside", one, size_bytes=_bytes(one))
+
+
+def _samples(seen: NumberedText) -> Iterator[Signal]:
+    """``samples-counted``: how many samples a data set has, the fewest that are named: of what is evaluated."""
+    counted = [q for at, q in enumerate(seen.numbers) if q.role == "count" and _RE["samples"].match(seen.words(at)[1])]
+    found = min((q for q in counted if q.probability >= SURE and q.value > 1), key=lambda q: q.value, default=None)
+    if found is not None:
+        yield seen.signal("samples-counted", found, count=round(found.value))
 
 
 _SURELY: Final = 0.95
@@ -320,7 +306,7 @@ _UNNAMED: Final = frozenset({"other", "count", "none"})
 """Roles of numbers that no setting has."""
 
 
-def _shares(seen: _Text) -> Iterator[Signal]:
+def _shares(seen: NumberedText) -> Iterator[Signal]:
     """``pool-share``: a share of a cache beside the users who take it; where both have a length, that of what is asked
     is counted too.
     """
@@ -341,7 +327,7 @@ def _shares(seen: _Text) -> Iterator[Signal]:
         data["tokens"] = round(pool.value)
     cache = next((q for q in numbers if q.role == "cache_memory" and q.probability >= SURE), None)
     if cache is not None:
-        data["pool_bytes"] = round(cache.value * _GIB)
+        data["pool_bytes"] = _bytes(cache)
     now = _length_beside(numbers, near)
     further = [(round(q.value), _length_beside(numbers, q)) for q in users if q.value != near.value]
     asked = tuple((count, then / now if now and then else 1.0) for count, then in further)
@@ -359,7 +345,7 @@ _MAX_BESIDE: Final = 32
 _MIN_TOKENS: Final = 64
 
 
-def _divided(seen: _Text) -> Iterator[Signal]:
+def _divided(seen: NumberedText) -> Iterator[Signal]:
     """``pool-of``: a cache's tokens beside those of one request; ``file-of``: a file's size beside its layers."""
     numbers = seen.numbers
     counted = [q for q in numbers if q.probability >= SURE and q.value > 0]
@@ -372,12 +358,11 @@ def _divided(seen: _Text) -> Iterator[Signal]:
             "tokens": round(pool[0].value),
             "each": round(each[0].value),
             **({"asked": users[0]} if users else {}),
-            **({"pool_bytes": round(sure["cache_memory"][0].value * _GIB)} if len(sure["cache_memory"]) == 1 else {}),
+            **({"pool_bytes": _bytes(sure["cache_memory"][0])} if len(sure["cache_memory"]) == 1 else {}),
         }
         yield seen.signal("pool-of", pool[0], **data)
     if len(size) == len(layers) == 1 and layers[0].value >= 1:
-        whole = {"size_bytes": round(size[0].value * _GIB), "layers": round(layers[0].value)}
-        yield seen.signal("file-of", size[0], **whole)
+        yield seen.signal("file-of", size[0], size_bytes=_bytes(size[0]), layers=round(layers[0].value))
 
 
 _DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length", "layers", "file_size")

@@ -128,8 +128,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
-    facts += _log_facts(found, failures)
-    facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
+    facts += [*_log_facts(found, failures), *text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)]
     facts += [*noted, *(fact for file in files for fact in noted_hardware(file))]
     facts += [*run_facts(lines, words), *failing_size]
     method = implied_method(facts, varied, words)
@@ -144,6 +143,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     statements = read_statements(prose)
     outcome = of_engine_that_runs(complaint_of(outcome, prose), signals, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
+    _complete_objective(kept, framework)
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
@@ -249,6 +249,13 @@ def _evidence(
     )
 
 
+def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:
+    """What fails while it generates, and is no trainer's, is inference."""
+    runs = framework in (None, PLAIN) or framework in ENGINES
+    if facts["phase"].value == "generate" and runs and facts.keys().isdisjoint(_OF_TRAINING):
+        facts["objective"] = replace(facts["phase"], name="objective", value="inference")
+
+
 def _engine_of(failures: Sequence[Indexed]) -> str | None:
     """The engine whose own message a failure is."""
     names = (failure.signal.name.partition("-")[0] for _, failure in failures)
@@ -321,6 +328,8 @@ def _configs(source: Source, given: Sequence[Source], warnings: list[Message | s
         return None
 
 
+_OF_TRAINING: Final = frozenset({"objective", "method", "optimizer", "grad_ckpt", "grad_accum"})
+"""Facts of a run that trains, or of which it is known whether it does."""
 _CONFIG_DOUBTS: Final = {"gpu_count": 0.75, "seq_len": 0.97, "dtype": 0.93, "objective": 0.93}
 """What other places know better: processes started are not GPUs owned; a prompt's limit is not the whole sequence;
 and the dtype is shown as it was written."""

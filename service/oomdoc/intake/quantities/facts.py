@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from oomdoc.evidence import Fact
+from oomdoc.evidence import Evidence, Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated
 from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, whole
@@ -43,6 +43,8 @@ def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
     if (machines := _on_machines(text, places)) is not None:
         each, fact = machines
         kept = [f for f in kept if not (f.name == "gpu_count" and f.origin == "prose" and f.value == each)] + [fact]
+    if (limit := _limit(text, places)) is not None:
+        kept = [f for f in kept if f.name != "capacity_gib" or f.origin != "prose"] + [limit]
     known = {fact.name for fact in kept}
     return kept + [fact for fact in _told(text, places) if fact.name not in known]
 
@@ -66,6 +68,15 @@ def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, 
     start, line = _line_of(each, places)
     count = int(nodes.value * each.value)
     return each.value, Fact("gpu_count", count, line.span(each.start - start + 1), "prose", _CONFIDENCE + 0.2)
+
+
+def _limit(text: str, places: Sequence[tuple[int, Line]]) -> Fact | None:
+    """What a person says may be used of a card at most, in place of what it holds; of one value."""
+    sure = [q for q in quantities_in(text) if q.role == "memory_limit" and q.probability >= SURE]
+    if len({q.value for q in sure}) != 1 or negated(text, sure[0].start):
+        return None
+    start, line = _line_of(sure[0], places)
+    return Fact("capacity_gib", whole(sure[0].value), line.span(sure[0].start - start + 1), "prose", _CONFIDENCE + 0.3)
 
 
 def _line_of(found: Quantity, places: Sequence[tuple[int, Line]]) -> tuple[int, Line]:
@@ -108,3 +119,8 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         if line.text.strip() == found.written.strip():
             continue  # a number alone on its line: nothing says what it is of
         yield Fact(_FACTS[role], whole(found.value), line.span(found.start - start + 1), "prose", _CONFIDENCE)
+
+
+def shares_in(evidence: Evidence) -> tuple[float, ...]:
+    """The shares of a card that the prose names for an engine."""
+    return tuple(q.value for q in quantities_in(evidence.prose) if q.role == "utilization" and q.probability >= SURE)

@@ -173,8 +173,3 @@ MIN_CHANCE: Final = 0.3
 def value_of(text: str, role: str) -> float | None:
     """The first number that surely has a role."""
     return next((q.value for q in quantities_in(text) if q.role == role and q.probability >= SURE), None)
-
-
-def values_of(text: str, role: str) -> tuple[float, ...]:
-    """The numbers that surely have a role."""
-    return tuple(q.value for q in quantities_in(text) if q.role == role and q.probability >= SURE)
