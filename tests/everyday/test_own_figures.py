@@ -127,3 +127,26 @@ def test_a_cache_that_is_too_small_is_worked_out() -> None:
     )
     assert "65,536 as it is" in said
     assert "131,07" in said.partition("--gpu-memory-utilization 0.95")[0]
+
+
+def test_fewer_cards_hold_more_of_the_states() -> None:
+    """16 bytes of 14.77B parameters over 4 cards are 27.5 GiB more on each than over 8."""
+    text = (
+        "DeepSpeed ZeRO-3, Qwen2.5-14B full fine-tuning, bf16 AdamW, batch 4, checkpointing on. On 8 A100 80GB each "
+        "card held 52 GB. Now I only have 4 of the same cards and it runs out of memory in the first step. Why?"
+    )
+    found = oomdoc.diagnose(text).document()
+    assert found["causes"][0]["cause"] == "model-states"
+    assert found["job"]["gpus"] == 4
+    assert "27.51 GiB" in " ".join(found["sentences"])
+
+
+def test_the_logits_of_an_evaluation_are_counted() -> None:
+    """1,024 x 151,936 x 4 bytes are 0.58 GiB; 400 of them 232 GiB, more than 64 of RAM."""
+    text = (
+        "HF Trainer, Qwen2.5-1.5B, seq length 1024, 64 GB of RAM. Training is fine, but the evaluation with "
+        "compute_metrics over 400 samples runs out of GPU memory. Would eval_accumulation_steps help?"
+    )
+    said = _said(text)
+    assert "0.58 GiB" in said
+    assert "231.83 GiB" in said

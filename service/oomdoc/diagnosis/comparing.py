@@ -333,7 +333,9 @@ def _remedies_of_sides(about: Plain) -> Iterator[Message]:
     needs = _OF_A_REQUEST if needed_by_each else frozenset[str]()
     for side in lacking[:_MAX_REMEDIED_SIDES]:
         try:
-            plan = mildest_plan(about.stated.with_fields(side.fields), {*side.fields, *needs}, careful=about.careful, wanted=FITS)
+            plan = mildest_plan(
+                about.stated.with_fields(side.fields), {*side.fields, *needs}, careful=about.careful, wanted=FITS
+            )
         except (OomdocError, *ARITHMETIC_ERRORS):
             continue
         if plan is not None and len(plan.changes) <= _MAX_CHANGES_OF_A_SIDE:

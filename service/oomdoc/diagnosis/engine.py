@@ -156,7 +156,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         warnings=tuple(warnings),
         answers=(
             *answers_to(evidence, stated),
-            *beside_failure(evidence, view.bytes_of("capacity")),
+            *beside_failure(view),
             *rooms(view),
             *kept_logits(view),
         ),

@@ -8,11 +8,15 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final
 
+from oomdoc.diagnosis.accounts import Account, account_of
+from oomdoc.diagnosis.forms import price_form
 from oomdoc.diagnosis.own_figures import GRAIN, NAMES, USABLE, named, run_of
 from oomdoc.diagnosis.result import Answer
+from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_of
 from oomkb.dataclass import dataclass
+from oomkb.pricing import device_of
 from oomkb.units import GIB
 
 
@@ -170,11 +174,47 @@ def of_own_figures(
     return answer, tuple(by_measured_line(line))
 
 
-def beside_failure(evidence: Evidence, capacity_bytes: float | None) -> Iterator[Message]:
+def beside_failure(view: View) -> Iterator[Message]:
     """What a failed run takes at its size by the figures that a person measured at others."""
-    line = measured_line(evidence, capacity_bytes)
+    line = measured_line(view.evidence, view.bytes_of("capacity"))
     if line is not None and len(line.points) > 1 and line.asked and line.field != "step":
         yield from by_measured_line(line)
+    for fewer in _fewer_cards(view, line):
+        yield say("answer.own-fewer-cards", **fewer)
+
+
+def fewer_cards(view: View) -> Iterator[Account]:
+    """It ran on more cards that share its states: with what the model says fewer of them add, it is more than each has.
+
+    What activations take does not change with the cards; what each holds of the states does.
+    """
+    line = measured_line(view.evidence, view.bytes_of("capacity"))
+    for sizes in _fewer_cards(view, line):
+        if sizes["needed_bytes"] > sizes["capacity_bytes"]:
+            outcome = view.evidence.outcome
+            yield from account_of(view, "model-states", "fewer-cards", sizes, outcome.span if outcome else None)
+
+
+_UNSPREAD: Final[Mapping[str, None]] = {"world": None, "dp": None, "nodes": None}
+"""Fields of a layout that follow from the number of cards."""
+
+
+def _fewer_cards(view: View, line: MeasuredLine | None) -> Iterator[dict[str, Any]]:
+    """What one figure on so many cards, and the estimate's difference, say of each number of cards that is named."""
+    device, said = device_of(view.job), view.bytes_of("capacity")
+    capacity = min((size for size in (said, device.capacity_bytes if device else None) if size), default=None)
+    if line is None or line.field != "cards" or len(line.points) != 1 or not capacity or not view.is_stated("model"):
+        return
+    ((before, held),) = line.points
+    then = price_form(view.job, {"gpus": before.value, **_UNSPREAD}, careful=False)
+    for size in line.asked[:1]:
+        now = price_form(view.job, {"gpus": size.value, **_UNSPREAD}, careful=False)
+        if then is None or now is None:
+            return
+        more = now.estimate.allocated_bytes - then.estimate.allocated_bytes
+        if more > 0:
+            sizes = {"held_bytes": held, "more_bytes": more, "needed_bytes": held + more, "capacity_bytes": capacity}
+            yield {"before": before.value, "now": size.value, **sizes}
 
 
 _LEFT_BYTES: Final = 1.5 * GIB

@@ -15,6 +15,7 @@ from oomdoc.diagnosis import accounts
 from oomdoc.diagnosis.accounts import TUNES, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
+from oomdoc.diagnosis.own_lines import fewer_cards
 from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu, trained_beyond
@@ -311,6 +312,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     accounts.weights_fill,
     accounts.warmed_up,
     accounts.frozen_alone,
+    fewer_cards,
     accounts.states_created,
     accounts.states_alone,
     accounts.states_of_a_rank,

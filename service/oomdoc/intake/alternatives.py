@@ -41,6 +41,9 @@ _BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
 _ASKED: Final = compiled("[?？]")
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
+_COMMA: Final = compiled(r"\s*[,，、/]\s*")
+_COMMA_OF_MORE: Final = compiled(r"[\w \-]{0,16}[,，、/]\s*")
+"""A comma in a list of which an item has further words: ``full AdamW, LoRA, QLoRA``."""
 _OPTION, _NAME = 120, 48
 """Characters of the last option of a list, and of an option that name it."""
 
@@ -377,7 +380,7 @@ def _compared(
     for start, stop, one in mentions:
         between = _ASIDE.sub("", text[end:start])
         near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
-        comma = near and re.fullmatch(r"\s*[,，、/]\s*", between) is not None
+        comma = near and (_COMMA_OF_MORE if listed else _COMMA).fullmatch(between) is not None
         plain = near and listed and ROWS["plain_join"].match(between) is not None
         chosen = near and (plain or any(words.search(between) for words in choice))
         if chosen or comma:

@@ -204,6 +204,10 @@ def _is_ordered(pairs: Sequence[_Pair], *, falls: bool) -> bool:
 
 def _stands_alone(seen: NumberedText, field: str, pair: _Pair) -> bool:
     """Whether one figure is that of its size: in its own clause, or where neither can be another's."""
+    if field == "cards":
+        return any(
+            q.role == "gpu_count" and q.value != pair.size.value and q.start > pair.size.end for q in seen.numbers
+        )
     if field not in _OF_A_RUN:
         return False
     if not _RE["pause"].search(seen.between(*pair)):

@@ -123,7 +123,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"]
     signals += growth_signals(signals, lines, said, words)
     spoken = [line for line, kind in zip(lines, kinds, strict=True) if kind in ("prose", "config")]
-    figures, failing_size = figures_of(lines, said, spoken, words, failed=bool(failures))
+    figures, failing_size = figures_of(lines, said, spoken, words, outcome, failed=bool(failures))
     signals += figures
 
     facts = _option_facts(options or {})

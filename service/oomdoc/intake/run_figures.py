@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from oomdoc.evidence import Fact, Signal, Source, Span
+from oomdoc.evidence import Fact, Outcome, Signal, Source, Span
 from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.measured import LONG, SIZED, count_of, measured
 from oomdoc.intake.numbers import to_bytes
@@ -38,6 +38,8 @@ _MAX_POINTS: Final = 64
 _MIB_FROM, _KIB_FROM = 4e3, 4e6
 """What ``free`` prints from these on are MiB (``-m``) and KiB, not GiB: no machine has so many of the larger unit."""
 _CERTAIN, _LIKELY, _AT_LEAST = 0.9, 0.8, 0.45
+_SURER: Final = 0.95
+"""Confidence of a number that is told apart from another of its kind."""
 
 
 def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -121,7 +123,13 @@ def _ranks(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 
 def figures_of(
-    lines: Sequence[Line], said: Sequence[Line], spoken: Sequence[Line], words: Vocabulary, *, failed: bool
+    lines: Sequence[Line],
+    said: Sequence[Line],
+    spoken: Sequence[Line],
+    words: Vocabulary,
+    outcome: Outcome | None,
+    *,
+    failed: bool,
 ) -> tuple[list[Signal], list[Fact]]:
     """What a run printed or a person saw it hold, and at which size it went well; the size at which it fails.
 
@@ -131,7 +139,16 @@ def figures_of(
     compared = [one for one in contrasts(said, words) if one[1] is not None or not held_at]
     signals = [*printed_memory(lines, words), *managers(lines, words), *(signal for signal, _ in compared), *held_at]
     signals += in_use(said, words) if not failed and not held_at else ()
-    return signals, [fact for _, fact in compared if fact is not None]
+    return signals, [*(fact for _, fact in compared if fact is not None), *_failing_cards(held_at, outcome)]
+
+
+def _failing_cards(held_at: Sequence[Signal], outcome: Outcome | None) -> Iterator[Fact]:
+    """How many cards a run fails on that went well on others."""
+    failed = outcome is not None and outcome.kind in ("device", "said")
+    well = {s.data["value"] for s in held_at if s.name == "held-at" and s.data.get("field") == "cards"}
+    others = [s for s in held_at if s.name == "size-beside" and s.data.get("field") == "cards"]
+    if failed and well and len({s.data["value"] for s in others}) == 1:
+        yield Fact("gpu_count", others[0].data["value"], others[0].span, "prose", _SURER)
 
 
 def pools(spoken: Sequence[Line]) -> Iterator[Signal]:
