@@ -142,11 +142,11 @@ def test_fewer_cards_hold_more_of_the_states() -> None:
 
 
 def test_the_logits_of_an_evaluation_are_counted() -> None:
-    """1,024 x 151,936 x 4 bytes are 0.58 GiB; 400 of them 232 GiB, more than 64 of RAM."""
+    """1,024 x 151,936 x 4 bytes are 0.58 GiB; 400 of them 231.84 GiB, more than 64 of RAM."""
     text = (
         "HF Trainer, Qwen2.5-1.5B, seq length 1024, 64 GB of RAM. Training is fine, but the evaluation with "
         "compute_metrics over 400 samples runs out of GPU memory. Would eval_accumulation_steps help?"
     )
     said = _said(text)
     assert "0.58 GiB" in said
-    assert "231.83 GiB" in said
+    assert "231.84 GiB" in said
