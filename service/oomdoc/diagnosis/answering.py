@@ -324,6 +324,10 @@ def _reference(about: Plain) -> Iterator[Message]:
     if about.asked.of_reference and about.job.objective in ("dpo", "kto") and not about.sides:
         line = line_of(about.job.framework, "reference-precompute") or PRECOMPUTED
         yield say("answer.reference" if held else "answer.reference-none", held_bytes=held, line=line)
+        capacity, rest = about.estimate.capacity_bytes, needed_of(about.estimate) - held
+        if held and capacity:
+            key = "fits" if rest <= CARD_USABLE * capacity else "tight" if rest <= capacity else "not"
+            yield say(f"answer.reference-without-{key}", rest_bytes=rest, capacity_bytes=capacity)
 
 
 def _flips(about: Plain) -> Iterator[Message]:
@@ -367,10 +371,15 @@ def _flips(about: Plain) -> Iterator[Message]:
             yield say("answer.without-checkpointing", needed_bytes=need)
 
 
-def sizes_with(plan: Plan, wanted: Wanted) -> Iterator[Message]:
-    """How long or how large a batch the run may have once a plan is followed, where a report asks for it."""
+def sizes_with(plan: Plan, wanted: Wanted, each: int | None) -> Iterator[Message]:
+    """How long or how large a batch the run may have once a plan is followed, where a report asks for it.
+
+    :param each: tokens of one of the requests whose number is asked for.
+    """
     from oomdoc.diagnosis.planning import largest_of
 
+    if wanted == "requests" and each and plan.priced and (served := plan.estimate.served) is not None:
+        yield say("answer.then-requests", count=served.tokens // each, each=each, tokens=served.tokens)
     if wanted not in ("length", "batch") or not plan.priced or plan.fits_probability < FITS:
         return
     name = "serving.max_model_len"

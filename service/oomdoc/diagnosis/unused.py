@@ -12,6 +12,10 @@ from oomdoc.intake.asked import PARTS
 from oomdoc.intake.numbers import numbers_in
 from oomdoc.intake.written_numbers import WrittenNumber
 from oomkb.catalog import gpus
+from oomkb.errors import OomdocError
+from oomkb.memory.families.dimensions import Dims
+from oomkb.memory.job import Job
+from oomkb.pricing import shape_of
 from oomkb.units import GIB
 
 _MAX_NAMED: Final = 4
@@ -33,8 +37,16 @@ def unused_numbers(found: Diagnosis) -> Iterator[Message]:
     words = [getattr(asked, part) for part in PARTS if part != "numbers"]
     card = gpus.find(str(found.job.gpu)) if found.job.gpu else None
     nominal = [] if card is None else [number for number in _SOLD if 0.9 < card.capacity_bytes / GIB / number <= 1.0]
-    if left := unused(asked.numbers, *read, found.job, evidence.versions, words, nominal):
+    if left := unused(asked.numbers, *read, found.job, evidence.versions, words, nominal, _dimensions(found.job)):
         yield say("answer.unused", phrases=list(left[:_MAX_NAMED]))
+
+
+def _dimensions(job: Job) -> Dims | None:
+    """Those of the model: what a person says of them, and what is known, are one."""
+    try:
+        return shape_of(job).dims
+    except OomdocError:
+        return None
 
 
 def unused(numbers: Iterable[WrittenNumber], *things: Any) -> tuple[str, ...]:
