@@ -115,7 +115,14 @@ def _sequences(view: View) -> Iterator[Message]:
     from oomdoc.diagnosis.planning.quantities import most_steps
 
     batch, capacity = view.stated("micro_batch"), view.bytes_of("capacity")
-    if not is_script(view.job) or not batch or batch < 2 or not capacity or not view.stated("seq_len"):
+    if (
+        view.phase != "generate"
+        or not is_script(view.job)
+        or not batch
+        or batch < 2
+        or not capacity
+        or not view.stated("seq_len")
+    ):
         return
 
     def size(count: int) -> float:

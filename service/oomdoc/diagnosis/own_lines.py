@@ -89,7 +89,9 @@ def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredL
         return None
     beside = [s.data for s in evidence.find("size-beside")]
     further = {_size(d) for d in beside if "value" in d} - {size for size, _ in points}
-    if len({size.tokens for size in (*further, *(size for size, _ in points))} - {None}) < 2:
+    lengths = {size.tokens for size in (*further, *(size for size, _ in points))} - {None}
+    totals = {size.tokens / size.value for size, _ in points if size.tokens}
+    if len(lengths) < 2 or (len(points) > 1 and len(totals) == 1):  # of one length, or of all requests together
         points = [(Size(size.value), held) for size, held in points]  # all of one length
         further = {Size(size.value) for size in further} - {size for size, _ in points}
     asked = sorted(further, key=lambda size: (size.value, size.tokens or 0))

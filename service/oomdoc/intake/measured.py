@@ -49,7 +49,8 @@ _PARTS: Final = frozenset({"used_memory", "other_memory"})
 _SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory", "memory_limit"})
 _MAX_RATIO: Final = 32
 """Between a size that is asked about without a name and one that was measured."""
-_MAX_ASKED: Final = {"micro_batch": 512}
+_MAX_SIZE: Final = {"micro_batch": 512}
+"""The largest size of a field that is one."""
 
 
 class _Pair(NamedTuple):
@@ -148,16 +149,16 @@ def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int])
 def _is_asked(seen: NumberedText, field: str, end: _Pair, at: int, last: int) -> bool:
     """Whether a number is a further size of the field: by its role, or a bare one behind the list."""
     one = seen.numbers[at]
-    of_field = _SIZES.get(one.role) == field and one.probability >= MIN_CHANCE
-    if field == "cards":
-        return of_field and one.start > last
-    unnamed = one.probability < SURE or (one.role in _UNNAMED and one.probability < _ASKED_UNSURE)
     elsewhere = any(
         q.value == one.value and _SIZES.get(q.role) != field and q.probability >= _SURELY for q in seen.numbers
     )
+    of_field = _SIZES.get(one.role) == field and one.probability >= (_ASKED_UNSURE if elsewhere else MIN_CHANCE)
+    if field == "cards":
+        return of_field and one.start > last
+    unnamed = one.probability < SURE or (one.role in _UNNAMED and one.probability < _ASKED_UNSURE)
     near = unnamed and not elsewhere and one.value <= _MAX_RATIO * end.size.value
     return (of_field or (one.start > last and _is_size(one, field, goes_on=near))) and (
-        1 < one.value <= _MAX_ASKED.get(field, one.value)
+        1 < one.value <= _MAX_SIZE.get(field, one.value)
     )
 
 
@@ -186,7 +187,11 @@ def _pairs(seen: NumberedText, field: str) -> list[_Pair]:
             near = list(_numbers_beside(seen, at, step))
             size = next((q for q in near if _chance_of(q, field) >= MIN_CHANCE), None)
             size = size or next((q for q in near if _is_size(q, field, goes_on=bool(found))), None)
-            if size is not None and size.value >= 1 and all(size.start != pair.size.start for pair in found):
+            if (
+                size is not None
+                and 1 <= size.value <= _MAX_SIZE.get(field, size.value)
+                and all(size.start != pair.size.start for pair in found)
+            ):
                 found.append(_Pair(size, figure))
         if len(found) > len(best) and _is_ordered(found, falls=field == "cards"):
             best = found
@@ -306,8 +311,8 @@ _UNSURE: Final = 0.75
 """Probability below which a role gives way to the order of a list."""
 _ASKED_UNSURE: Final = 0.8
 """The same of a bare number behind a list."""
-_UNNAMED: Final = frozenset({"other", "count", "none"})
-"""Roles of numbers that no setting has."""
+_UNNAMED: Final = frozenset({"other", "count", "none", "users", "batch"})
+"""Roles of numbers that no setting has, or of things that are counted without a name (``what would 14 take?``)."""
 
 
 def _shares(seen: NumberedText) -> Iterator[Signal]:
