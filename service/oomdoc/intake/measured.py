@@ -157,7 +157,7 @@ def _is_asked(seen: NumberedText, field: str, end: _Pair, at: int, last: int) ->
         return of_field and one.start > last
     unnamed = one.probability < SURE or (one.role in _UNNAMED and one.probability < _ASKED_UNSURE)
     near = unnamed and not elsewhere and one.value <= _MAX_RATIO * end.size.value
-    return (of_field or (one.start > last and _is_size(one, field, goes_on=near))) and (
+    return (of_field or (near and one.start > last and _is_size(one, field, goes_on=True))) and (
         1 < one.value <= _MAX_SIZE.get(field, one.value)
     )
 
