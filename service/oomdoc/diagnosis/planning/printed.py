@@ -194,13 +194,21 @@ _MIN_HELD_BYTES: Final = GIB
 
 
 def _holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
-    """Processes that ``nvidia-smi`` lists with what they hold, in bytes, the largest first."""
+    """Processes that ``nvidia-smi`` lists with what they hold, in bytes, the largest first.
+
+    A training script among others is the run in question: nobody ends that to make room for it.
+    """
     listed = {
         (s.data["pid"], s.data["command"], s.data["used_bytes"])
         for s in evidence.find("nvidia-smi-process")
         if s.data["used_bytes"] >= _MIN_HELD_BYTES
     }
-    return tuple(sorted(listed, key=lambda one: -one[2]))
+    others = {one for one in listed if not any(word in one[1].lower() for word in _TRAINS)}
+    return tuple(sorted(others or listed, key=lambda one: -one[2]))
+
+
+_TRAINS: Final = ("train", "finetune", "fine_tune", "sft")
+"""Parts of the names of scripts that train."""
 
 
 def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> Context:
