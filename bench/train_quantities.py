@@ -23,6 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize
 
+from oomdoc.intake.linear import Linear
 from oomdoc.intake.quantities import reader
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import tokens_of
@@ -228,16 +229,16 @@ def key() -> str:
     return whole.hexdigest()[:16]
 
 
-def write(found: reader.Model) -> None:
-    """The weights in eight bits, a scale for each role; the smallest are left out."""
+def write_to(path: Path, found: Linear) -> None:
+    """The weights in eight bits, a scale for each class; the smallest are left out."""
     scales = np.abs(found.weights).max(axis=0) / 127
     scales[scales == 0] = 1.0
     features = np.array(list(found.rows), dtype=np.uint32)
     small = np.round(found.weights / scales).astype(np.int8)
     small[np.abs(small) <= 1] = 0
     np.savez_compressed(
-        Path(reader.__file__).with_name(reader.WEIGHTS),
-        key=key(),
+        path,
+        key=found.key,
         names=np.array(found.names),
         features=features,
         weights=small,
@@ -264,7 +265,7 @@ def main() -> None:
     for name in sorted(held):
         show(f"{name}, left out", found, files[name], wrong=12)
     if given.write:
-        write(found)
+        write_to(Path(reader.__file__).with_name(reader.WEIGHTS), found)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Final, Literal, cast
 
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.wanted_words import wanted_by_words
 
 Wanted = Literal[
     "fit", "amount", "batch", "length", "cards", "requests", "reserved", "cache", "host", "share", "model", "layers"
@@ -44,6 +45,25 @@ _NO_PAIRS: Final = frozenset(
 
 def wanted_in(text: str) -> Wanted:
     """What a question wants; ``fit`` where it asks for no quantity."""
+    found = by_rules(text)
+    return found if found not in _SUMS else agreed(found, *wanted_by_words(text))
+
+
+def agreed(rule: Wanted, word: str, probability: float) -> Wanted:
+    """A quantity that a rule names; else the one that the words ask for, where they surely do."""
+    if rule not in _SUMS or probability < _SURE or word == "fit":
+        return rule
+    return cast("Wanted", word)
+
+
+_SUMS: Final = frozenset({"fit", "amount"})
+"""Answers that give no further quantity than the memory that a run needs."""
+_SURE: Final = 0.5
+"""Probability from which the words of a question say what it wants."""
+
+
+def by_rules(text: str) -> Wanted:
+    """The quantity that a pair of words names; ``fit`` for none."""
     if _RE["alone.model"].search(text):
         return "model"
     sentences = list(_sentences(text))

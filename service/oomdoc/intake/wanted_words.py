@@ -1,0 +1,98 @@
+"""What a question asks for by its words: a softmax over the quantities, fitted on marked questions.
+
+``bench/train_wanted.py`` fits it on the texts of ``bench/data/quantities``, each of which says what its writer wanted.
+Words of a sentence that asks count apart from the others; so do pairs of them, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Final
+
+from oomdoc.intake.linear import Linear, read_linear
+from oomdoc.intake.quantities import quantities_in
+from oomdoc.intake.quantities.fields import SURE
+from oomdoc.intake.quantities.tokens import Token, key_of, tokens_of
+from oomkb.kept import compiled
+
+WEIGHTS: Final = "wanted.npz"
+_MAX_CHARACTERS: Final = 1500
+_MIX, _MASK = 0x9E3779B1, 0xFFFFFFFF
+_MAX_APART: Final = 3
+"""Tokens from one word of a pair to the other."""
+_LAST_SENTENCES: Final = 3
+"""Sentences at the end of a text without a question mark that may ask."""
+_STOP: Final = compiled(r"[!?。？！\n;；]|\.(?=\s|$)")
+_ASKS, _SAYS, _NEXT, _NEAR, _THREE, _FIRST, _LAST, _ROLE = range(1, 9)
+"""Kinds of features."""
+
+
+def _mix(one: int, other: int) -> int:
+    return ((one ^ (one >> 15)) * _MIX + other) & _MASK
+
+
+def features_of(text: str) -> set[int]:
+    """The features of a text: words, pairs and triples of its sentences, and of what its numbers are."""
+    text = text[:_MAX_CHARACTERS]
+    out: set[int] = set()
+    for tokens, asks in _sentences(text):
+        out.update(_of_sentence([_keys(token) for token in tokens], asks))
+    out.update(_mix(key_of(q.role), _ROLE) for q in quantities_in(text) if q.probability >= SURE)
+    return out
+
+
+def _keys(token: Token) -> tuple[int, ...]:
+    """A word and what it means."""
+    return (token.key, *(_mix(concept, _ROLE) for concept in token.concepts))
+
+
+def _of_sentence(words: Sequence[tuple[int, ...]], asks: bool) -> Iterator[int]:
+    kind = _ASKS if asks else _SAYS
+    for at, here in enumerate(words):
+        yield from (_mix(key, kind) for key in here)
+        for apart, there in enumerate(words[at + 1 : at + 1 + _MAX_APART], start=1):
+            if apart == 1 or asks:
+                place = _mix(_NEXT if apart == 1 else _NEAR, kind)
+                yield from (_mix(_mix(one, other), place) for one in here for other in there)
+        if asks and at + 2 < len(words):
+            yield _mix(_mix(_mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), _THREE)
+    if asks and words:
+        yield _mix(words[0][0], _FIRST)
+        yield from (_mix(key, _LAST) for key in words[-1])
+
+
+def _sentences(text: str) -> Iterator[tuple[list[Token], bool]]:
+    """The tokens of each sentence, and whether it asks: by its mark, or where no mark is at the end of the text."""
+    stops = [(found.start(), found[0] in "?？") for found in _STOP.finditer(text)] + [(len(text), False)]
+    marked = any(asks for _, asks in stops)
+    tokens, at = tokens_of(text), 0
+    for n, (end, asks) in enumerate(stops):
+        start = at
+        while at < len(tokens) and tokens[at].start <= end:
+            at += 1
+        if at > start:
+            yield tokens[start:at], asks if marked else n >= len(stops) - _LAST_SENTENCES
+
+
+@lru_cache(maxsize=1)
+def model() -> Linear:
+    """The shipped weights, read once per process."""
+    import numpy as np
+
+    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
+        return Linear(**read_linear(found))
+
+
+@lru_cache(maxsize=16)
+def wanted_by_words(text: str) -> tuple[str, float]:
+    """The quantity that is most probably asked for, ``fit`` for none, and its probability."""
+    import numpy as np
+
+    fitted = model()
+    known = fitted.known(features_of(text))
+    scores = fitted.bias + fitted.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
+    odds = np.exp(scores - scores.max())
+    best = int(odds.argmax())
+    return fitted.names[best], float(odds[best] / odds.sum())

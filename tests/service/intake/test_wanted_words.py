@@ -1,0 +1,47 @@
+"""What a question asks for by its words. The sentences here are none of those that the reader was fitted on."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from oomdoc.intake.wanted import wanted_in
+from oomdoc.intake.wanted_words import model, wanted_by_words
+
+BENCH = Path(__file__).parents[3] / "bench"
+
+
+def test_the_weights_are_those_of_the_marked_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    spec = importlib.util.spec_from_file_location("train_wanted", BENCH / "train_wanted.py")
+    assert spec is not None
+    assert spec.loader is not None
+    bench = importlib.util.module_from_spec(spec)
+    sys.modules["train_wanted"] = bench
+    spec.loader.exec_module(bench)
+    assert model().key == bench.key(), "run bench/train_wanted.py --write"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("16 gig card, 22b in q4, what ngl would you set?", "layers"),
+        ("how many of the 40 layers of a 13B can sit on my 8 GB card", "layers"),
+        ("We are a dozen people. What concurrency does one A100 80GB give us for Qwen3-32B-AWQ at 8k?", "requests"),
+        ("24G 的卡，Qwen3-14B AWQ，8k，最多能同时伺候几个人？", "requests"),
+        ("how fat does the kv get for one session of 100k tokens, Llama-3.1-8B, bf16?", "cache"),
+        ("which size of model can a 24 GB card finetune with lora at 2k?", "model"),
+        ("64 GB of RAM in the box, is that enough to offload the optimizer of a 7B?", "host"),
+        ("Will Qwen3-8B QLoRA fit on one RTX 4090?", "fit"),
+    ],
+)
+def test_what_is_asked_for(text: str, wanted: str) -> None:
+    assert wanted_in(text) == wanted
+
+
+def test_a_text_without_words_asks_for_nothing() -> None:
+    assert wanted_by_words("")[0] in model().names
+    assert wanted_in("") == "fit"
