@@ -128,7 +128,8 @@ def planning_for(
         advice = [*foremost, *settings_for(prices.job, context), *others]
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
-        search = partial(_arithmetic, evidence, prices, wanted=wanted, calibration=calibration, failed=stated_to_fail)
+        fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
+        search = partial(_arithmetic, evidence, fitted, wanted=wanted, calibration=calibration, failed=stated_to_fail)
         found = _cause_first(causes, context, search, wanted)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
@@ -314,9 +315,9 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 
 
 def _arithmetic(
-    evidence: Evidence, prices: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool
+    evidence: Evidence, fitted: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool
 ) -> Planning:
-    fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
+    """:param fitted: prices that are calibrated already; several searches share them."""
     failed = failed or (evidence.root is not None and evidence.root.kind == "device")
     relief = calibration.relief
     if calibration.beside is not None:
