@@ -145,10 +145,10 @@ class Search:
 
     def _alone(self) -> Found | None:
         """The least painful single move that fits under the real model: each is priced already."""
-        for candidate in self.candidates:
-            found = self.price((candidate.move,)) if candidate.move.remedy.hardware == self.goal.hardware else None
-            if found is not None and found.fits:
-                return found
+        for pain, candidate in zip(self._pains, self.candidates, strict=True):
+            move, price = candidate.move, candidate.price
+            if move.remedy.hardware == self.goal.hardware and self.space.enough(price):
+                return Found((move,), price, pain, fits=True)
         return None
 
     def _exhaust(self) -> Found | None:
