@@ -13,7 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -291,7 +291,12 @@ def parts_in(prose: str) -> list[str]:
     return list(dict.fromkeys(parts))[-_MAX_PARTS:] or [plain] * bool(plain)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
+def _near(part: str) -> tuple[tuple[str, float], ...]:
+    """The topics of a part that are not ruled out: of a text, of its words and of its questions alone it is one."""
+    return tuple(takewhile(lambda pair: pair[1] >= NEAR, _shipped().probabilities(part).items()))
+
+
 def topics_in(prose: str) -> Mapping[str, float]:
     """The topics of a text that are not ruled out, most probable first, each by the part of the text that asks it best.
 
@@ -300,9 +305,7 @@ def topics_in(prose: str) -> Mapping[str, float]:
     best: dict[str, float] = {}
     try:
         for part in parts_in(prose):
-            for name, share in _shipped().probabilities(part).items():
-                if share < NEAR:
-                    break
+            for name, share in _near(part):
                 best[name] = max(share, best.get(name, 0.0))
     except OomdocError:
         return {}
