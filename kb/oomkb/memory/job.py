@@ -148,7 +148,7 @@ class Job:
         """
         document: dict[str, Any] = {}
         for name, value in changes.items():
-            head, _, tail = name.partition(".")
+            head, _, tail = (name, "", "") if name in FIELD_NAMES else name.partition(".")
             if head not in FIELD_NAMES or (tail and head not in _DOTTED):
                 raise JobError(
                     "no such field in a job", where=name, hint="see the job document's table", note=_NO_SUCH_FIELD
