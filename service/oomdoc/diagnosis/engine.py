@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
 from oomdoc.diagnosis.answering import decisive, sizes_with
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import Plain, grid_for
-from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
+from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
@@ -192,7 +193,7 @@ def _without_failure(
         answer, said = own
         outlook = Outlook(answer) if answer is not None else None
         return Diagnosis(verdict="no-failure", summary=said, evidence=view.evidence, job=stated, outlook=outlook)
-    topics = found_topics(view.evidence, stated) if planned else ()
+    topics = cache(partial(found_topics, view.evidence, stated)) if planned else tuple
     explained = asks_concept(view, topics, outlook)
     figures = choice is not None and choice.careful and view.estimate is not None and not explained
     sides = compared(stated, choice.asked, counts_of_sides(stated)) if choice is not None and figures else ()
@@ -215,7 +216,7 @@ def _without_failure(
         matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(w for w in warnings if not (explained and w.key == _NO_PRICE)),
-        topics=topics if explained else beside(topics, view.evidence),
+        topics=topics() if explained else of_the_others(topics, view.evidence),
         explained=explained,
     )
     if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):
