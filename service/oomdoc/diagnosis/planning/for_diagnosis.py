@@ -210,7 +210,7 @@ def _makes_pictures(context: Context) -> bool:
 
 
 def _cause_first(
-    causes: Sequence[CauseFinding], context: Context, search: Callable[[Context], Planning], wanted: float
+    causes: Sequence[CauseFinding], context: Context, search: Callable[..., Planning], wanted: float
 ) -> Planning:
     """The plans, before them one of the remedies of a sure cause alone where that fits and changes no more.
 
@@ -226,7 +226,7 @@ def _cause_first(
     ):
         return found
     others = frozenset(remedy.name for remedy in REMEDIES) - answers
-    own = search(replace(context, without=context.without | others)).plans
+    own = search(replace(context, without=context.without | others), plans_only=True).plans
     least = CLASSES.index(found.plans[0].safety)
     plan = next((p for p in own if p.fits_probability >= wanted and CLASSES.index(p.safety) <= least), None)
     return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
@@ -315,14 +315,21 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 
 
 def _arithmetic(
-    evidence: Evidence, fitted: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool
+    evidence: Evidence,
+    fitted: Prices,
+    context: Context,
+    wanted: float,
+    calibration: Calibration,
+    *,
+    failed: bool,
+    plans_only: bool = False,
 ) -> Planning:
     """:param fitted: prices that are calibrated already; several searches share them."""
     failed = failed or (evidence.root is not None and evidence.root.kind == "device")
     relief = calibration.relief
     if calibration.beside is not None:
         relief = ("serving", fitted.base.estimate.phases["serving"].total_bytes - calibration.beside)
-    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=relief)
+    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=relief, plans_only=plans_only)
     if not found.plans:
         return replace(found, notes=calibration.notes)
     first = found.plans[0]

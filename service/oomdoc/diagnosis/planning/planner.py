@@ -102,11 +102,13 @@ def plan_with(
     wanted: float,
     force: bool = False,
     relief: tuple[str, float] | None = None,
+    plans_only: bool = False,
 ) -> Planning:
     """Plan around prepared prices.
 
     :param force: whether reality says that the job as it is does not fit.
     :param relief: the phase that failed, and the bytes to which its tensors must fall.
+    :param plans_only: whether only plans that fit are asked for, no single fixes and no hardware.
     """
     if (share := share_that_starts(prices, context)) is not None:
         return _with_first(share, prices, context, wanted)
@@ -119,7 +121,7 @@ def plan_with(
     # What failed beside a server's pool is not helped by what only makes the pool's contents smaller; a step fits
     # only once its later phases do, which the failed one says nothing of.
     helpful = [s for s in singles if s.move.remedy.hardware or not served or _relieves(s, base, relief)]
-    fixes = _single_fixes(prices, helpful, wanted, relief if served else None)
+    fixes = () if plans_only else _single_fixes(prices, helpful, wanted, relief if served else None)
     sizes = partial(largest, prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, sizes=sizes, before=base.estimate)
@@ -129,7 +131,7 @@ def plan_with(
     on_this = [name for name in found if name != "more-hardware"]
     nothing: Message | None = None
     hardware: Hardware | None = None
-    if not on_this:
+    if not on_this and not plans_only:
         nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
         if closest is not None and closest.fits_probability >= wanted:
             nothing = hardware = closest = None  # it fits by the arithmetic, which what failed contradicts
