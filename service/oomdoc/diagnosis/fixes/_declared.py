@@ -111,8 +111,8 @@ def _holds(row: Mapping[str, Any], job: Job, context: Context) -> bool:
 
 _TESTS: Final[tuple[tuple[str, Callable[[Any, Job, Context], bool]], ...]] = (
     ("needs", lambda needs, job, context: all(map(context.has, needs))),
-    ("where", lambda where, job, context: all(_among(*one, job, context) for one in where.items())),
-    ("unless", lambda unless, job, context: not any(_among(*one, job, context) for one in unless.items())),
+    ("where", lambda where, job, context: all(_among(f, v, job, context) for f, v in where.items())),
+    ("unless", lambda unless, job, context: not any(_among(f, v, job, context) for f, v in unless.items())),
     ("least", lambda least, job, context: all((_value(f, job, context) or 0) >= n for f, n in least.items())),
     ("most", lambda most, job, context: all((_value(f, job, context) or 0) <= n for f, n in most.items())),
     ("card", lambda card, job, context: all(_card_can(feature, context) for feature in card)),
