@@ -357,11 +357,8 @@ def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
         return _held(job, param, autocast, sharding)
     if job.lora is not None and job.lora.dtype:
         return int(BYTES.get(job.lora.dtype, 4))
-    own = named_one_of(job.framework, _OWN_LORA)
+    own = named_one_of(job.framework, (*OWN_MODELS, "fsdp_qlora"))
     return int(BYTES[param]) if own and autocast == "none" else 4
-
-
-_OWN_LORA: Final = (*OWN_MODELS, "fsdp_qlora")
 
 
 def _logits_share(job: Job, objective: str, seq: int) -> float:

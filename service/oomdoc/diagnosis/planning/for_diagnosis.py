@@ -129,7 +129,13 @@ def planning_for(
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
         fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
-        search = partial(_arithmetic, evidence, fitted, wanted=wanted, calibration=calibration, failed=stated_to_fail)
+        search = partial(
+            _arithmetic,
+            fitted,
+            wanted=wanted,
+            calibration=calibration,
+            failed=stated_to_fail or (evidence.root is not None and evidence.root.kind == "device"),
+        )
         found = _cause_first(causes, context, search, wanted)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
@@ -315,17 +321,9 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 
 
 def _arithmetic(
-    evidence: Evidence,
-    fitted: Prices,
-    context: Context,
-    wanted: float,
-    calibration: Calibration,
-    *,
-    failed: bool,
-    plans_only: bool = False,
+    fitted: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool, plans_only: bool = False
 ) -> Planning:
     """:param fitted: prices that are calibrated already; several searches share them."""
-    failed = failed or (evidence.root is not None and evidence.root.kind == "device")
     relief = calibration.relief
     if calibration.beside is not None:
         relief = ("serving", fitted.base.estimate.phases["serving"].total_bytes - calibration.beside)
