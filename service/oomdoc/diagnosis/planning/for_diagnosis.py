@@ -323,7 +323,6 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 def _arithmetic(
     fitted: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool, plans_only: bool = False
 ) -> Planning:
-    """:param fitted: prices that are calibrated already; several searches share them."""
     relief = calibration.relief
     if calibration.beside is not None:
         relief = ("serving", fitted.base.estimate.phases["serving"].total_bytes - calibration.beside)
