@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from oomkb.catalog import gpus, models
@@ -49,7 +49,8 @@ def price(job: Job, *, careful: bool = False) -> Priced:
         estimate = memory.estimate(completed, shape, device, shapes=extra_model_shapes(completed))
         other = None if careful else otherwise(job, completed)
         if other is not None:
-            estimate = joined(estimate, memory.estimate(other, shape, device, shapes=extra_model_shapes(other)))
+            shapes = extra_model_shapes(other)
+            estimate = joined(estimate, partial(memory.estimate, other, shape, device, shapes=shapes))
     except ARITHMETIC_ERRORS as error:
         raise JobError(
             f"these values describe no run that can be priced ({type(error).__name__})",

@@ -115,6 +115,7 @@ def size_in_billions(token: str) -> float | None:
     return float(match[1]) * float(match[2] or 1) * _SCALE[match[3]]
 
 
+@lru_cache(maxsize=4096)
 def quant_hint(name: str) -> str | None:
     """How a checkpoint of this name stores its weights, in the words of a job's ``quant``."""
     return next((hint for pattern, hint in _QUANT if pattern.search(name)), None)

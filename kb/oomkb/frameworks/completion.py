@@ -105,12 +105,11 @@ def stages_filled(job: Job) -> int | None:
 class _Step:
     """One default, ready to be applied: what does not depend on the job is worked out once."""
 
-    __slots__ = ("assumption", "default", "dotted", "field", "read", "training", "when")
+    __slots__ = ("assumption", "default", "field", "read", "training", "when")
 
     def __init__(self, default: Default) -> None:
         self.default, self.field = default, default.field
         self.when = default.when if default.conditional else None
-        self.dotted = "." in default.field
         self.training = default.field in _TRAINING_ONLY
         self.read: Any = None
         self.assumption: Assumption | None = None
@@ -137,9 +136,10 @@ class _Step:
 def _apply(steps: Iterable[_Step], draft: JobDraft) -> None:
     """Fill the fields that are open and whose circumstances hold, in order: this runs seventy times for every job."""
     job, assume = draft.job, draft.assume
+    values = vars(job)
     for step in steps:
         field = step.field
-        if (job.get(field) if step.dotted else getattr(job, field)) is not None:
+        if (values[field] if field in values else job.get(field)) is not None:
             continue
         when = step.when
         if (when is not None and not when(job)) or (step.training and job.objective == "inference"):

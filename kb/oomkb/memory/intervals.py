@@ -11,12 +11,12 @@ without a source hold its figures, and how wide they are).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from oomkb.errors import Note, note
-from oomkb.memory.estimate import Estimate, Interval, Phase
+from oomkb.memory.estimate import Estimate, Interval, Later, Phase
 from oomkb.memory.job import Job
 from oomkb.memory.overhead import length_dependent
 from oomkb.memory.setting import Setting
@@ -119,10 +119,17 @@ def interval(
     return Interval(value * min(short, math.exp(low * width)), top if most is None or value > most else min(top, most))
 
 
-def joined(estimate: Estimate, other: Estimate) -> Estimate:
-    """The estimate with intervals that hold those of the same run otherwise, as far as the card holds it."""
-    spans, most = {}, estimate.capacity_bytes or math.inf
-    for meter, span in estimate.intervals.items():
-        low, high = other.intervals[meter].low_bytes, min(other.intervals[meter].high_bytes, most)
-        spans[meter] = replace(span, low_bytes=min(span.low_bytes, low), high_bytes=max(span.high_bytes, high))
-    return replace(estimate, intervals=spans)
+def joined(estimate: Estimate, other: Callable[[], Estimate]) -> Estimate:
+    """The estimate with intervals that hold those of the same run otherwise, as far as the card holds it.
+
+    :param other: works that run out, once somebody looks at the intervals.
+    """
+
+    def spans() -> dict[str, Interval]:
+        found, most, others = {}, estimate.capacity_bytes or math.inf, other().intervals
+        for meter, span in estimate.intervals.items():
+            low, high = others[meter].low_bytes, min(others[meter].high_bytes, most)
+            found[meter] = replace(span, low_bytes=min(span.low_bytes, low), high_bytes=max(span.high_bytes, high))
+        return found
+
+    return replace(estimate, intervals=Later(spans))

@@ -123,7 +123,7 @@ def estimate(
     extra = extra_memory(job, s, shape, device, shapes or {})
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes, *unstated_images(job, shape)]
-    loaded = loads_whole(job, s) * weight_bytes(s, shape, float(s.held_bytes))
+    loaded = weight_bytes(s, shape, float(s.held_bytes)) if loads_whole(job, s) else 0.0
     warnings += [note("estimate.loaded-whole", weights_bytes=loaded)] if loaded else []
     phases = _phases(job, s, shape, states, extra)
     beside = extra.host + _offloaded_activations(job, s, shape)

@@ -113,7 +113,7 @@ def trained_tables(job: Job) -> int:
     """How many of embedding and head PEFT trains whole (LLaMA-Factory calls it ``additional_target``)."""
     named = job.extra.get("modules_to_save") or job.extra.get("additional_target") or ()
     names = named.split(",") if isinstance(named, str) else [str(n) for n in named] if isinstance(named, list) else []
-    return sum(any(word in name for name in names for word in words) for words in _TABLES)
+    return sum(any(word in name for name in names for word in words) for words in _TABLES) if names else 0
 
 
 _TABLES: Final = (("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in"), ("lm_head", "embed_out"))

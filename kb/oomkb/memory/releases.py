@@ -112,7 +112,7 @@ def has_mixer_kernels(job: Job) -> bool:
     axolotl's recipes for such models install flash-linear-attention; its published peaks of Qwen3.5 (``unseen2.jsonl``)
     are those of kernels. NeMo Automodel's layers import theirs (``models/nemotron_v3/layers.py``: mamba-ssm).
     """
-    own = any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "axolotl", "automodel"))
+    own = named_one_of(job.framework, _WITH_KERNELS)
     return own or any(name.replace("_", "-").lower() in _MIXER_PACKAGES for name in job.versions)
 
 
@@ -362,7 +362,15 @@ def upcasts_frozen(job: Job, quant: str) -> bool:
     return (own and job.sharding not in GATHERED if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
 
 
+@lru_cache(maxsize=1024)
+def named_one_of(framework: str | None, words: tuple[str, ...]) -> bool:
+    """Whether the name of a framework holds one of some words."""
+    low = (framework or "").lower()
+    return any(word in low for word in words)
+
+
 OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
+_WITH_KERNELS: Final = (*OWN_MODELS, "axolotl", "automodel")
 
 
 def engine_version(job: Job) -> tuple[int, ...]:

@@ -36,6 +36,7 @@ from oomkb.memory.releases import (
     lacks_kernel,
     loads_in_16_bits,
     loss_copies,
+    named_one_of,
     outlives,
     preference_style,
     quant_keeps,
@@ -356,7 +357,7 @@ def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
         return _held(job, param, autocast, sharding)
     if job.lora is not None and job.lora.dtype:
         return int(BYTES.get(job.lora.dtype, 4))
-    own = any(word in (job.framework or "").lower() for word in (*OWN_MODELS, "fsdp_qlora"))
+    own = named_one_of(job.framework, (*OWN_MODELS, "fsdp_qlora"))
     return int(BYTES[param]) if own and autocast == "none" else 4
 
 
@@ -370,8 +371,7 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     """Whether the run makes attention masks: eager always; SDPA for padded batches of Hugging Face models."""
     if attention == "eager":
         return True
-    framework = (job.framework or "").lower()
-    if attention != "sdpa" or job.packing or shape.family.lean_mask or any(word in framework for word in OWN_MODELS):
+    if attention != "sdpa" or job.packing or shape.family.lean_mask or named_one_of(job.framework, OWN_MODELS):
         return False
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
 

@@ -214,11 +214,11 @@ class ModelShape:
 
     def expert_adapters(self, targets: str | tuple[str, ...], *, fused: bool = True) -> str:
         """Whether LoRA on ``targets`` reaches the routed experts, and in which form."""
+        if not self.dims.experts or self.dims.model_type in _BARE_EXPERTS:
+            return "none"
         listed = (targets,) if isinstance(targets, str) else targets
         names = {t.rsplit(".", 1)[-1] for t in listed if not _of_shared(t)}
-        if not self.dims.experts or self.dims.model_type in _BARE_EXPERTS or not names & (_ALL | _EXPERT_NAMES):
-            return "none"
-        return "fused" if fused else "modules"
+        return "none" if names.isdisjoint(_ALL | _EXPERT_NAMES) else "fused" if fused else "modules"
 
     def experts_take_names(self, form: str) -> frozenset[str]:
         """Names whose modules get no adapters because the fused experts get them.

@@ -347,8 +347,9 @@ def _wide_embedding(s: Setting, shape: ModelShape, stated: float, fixed: float) 
 
     ``create_optimizer`` of ``trainer.py``, 4.19 to 5.23 (``register_module_override``).
     """
-    trainer = not any(word in s.framework for word in _NO_TRAINER)
-    if not s.optimizer.endswith("_8bit") or s.adapters or not trainer or s.method not in ("full", "pretrain"):
+    if not s.optimizer.endswith("_8bit") or s.adapters or s.method not in ("full", "pretrain"):
+        return 0.0
+    if any(word in s.framework for word in _NO_TRAINER):
         return 0.0
     moments = 2 if fixed > _TWO_MOMENTS else 1
     return min(stated, shape.embed_params / s.tp) * (4 * moments - fixed) if fixed else 0.0

@@ -22,6 +22,7 @@ Extra = Callable[[str, str, str], Mapping[str, float]]
 Key = tuple[str, str]
 _NONE: Final[Mapping[str, float]] = {}
 _ALL: Final[frozenset[str]] = frozenset()
+_SIZES_KEPT: Final = 8
 _REDUCE_AFTER: Final = 2
 """Prices of a step after which reducing its instants pays."""
 
@@ -61,13 +62,13 @@ def _planned(played: Program) -> _Plan:
 
 
 class _AtSize:
-    """What was found of a step at one size: the fullest instant of each part, and the terms of those."""
+    """What was found of a step at one size: by phase the fullest instant of each part, and the terms of those."""
 
     __slots__ = ("instants", "square", "terms", "tokens")
 
     def __init__(self, tokens: float, square: float) -> None:
         self.tokens, self.square = tokens, square
-        self.instants: dict[tuple[str, Key], tuple[float, Instant]] = {}
+        self.instants: dict[str, dict[Key, tuple[float, Instant]]] = {}
         self.terms: dict[tuple[int, Key], dict[str, Triple]] = {}
 
 
@@ -86,7 +87,7 @@ class Step:
         self._numbers: dict[str, float] = {}
         self._sums: dict[str, float] = {}
         self._tops: dict[int, tuple[float, Form]] = {}
-        self._last = _AtSize(-1.0, -1.0)
+        self._sizes: dict[tuple[float, float], _AtSize] = {}
 
     @property
     def phases(self) -> Mapping[str, object]:
@@ -114,12 +115,11 @@ class Step:
         """
         at = self._at_size(tokens, square)
         best: tuple[float, Any, Key, Mapping[str, float]] = (float("-inf"), None, ("", ""), _NONE)
-        for key in self._plan.groups[phase]:
+        for key, (own, chosen) in (at.instants.get(phase) or self._found(phase, at)).items():
             if key[0] in without:
                 continue
             more = extra(phase, *key) if extra else _NONE
-            size, chosen = at.instants.get((phase, key)) or self._found(phase, key, at)
-            size += sum(more.values())
+            size = own + sum(more.values()) if more else own
             if size > best[0] + _ALIKE_BYTES:
                 best = (size, chosen, key, more)
         size, chosen, key, more = best
@@ -133,19 +133,22 @@ class Step:
         if key not in self._plan.groups[phase]:
             return {}
         at = self._at_size(tokens, square)
-        chosen = (at.instants.get((phase, key)) or self._found(phase, key, at))[1]
+        chosen = (at.instants.get(phase) or self._found(phase, at))[key][1]
         return self._terms(chosen, key, at, extra(phase, part, share))
 
     def _at_size(self, tokens: float, square: float) -> _AtSize:
         """What is known of this size: optimizers, cards and numbers of ranks are compared at one."""
-        last = self._last
-        if last.tokens != tokens or last.square != square:
-            last = self._last = _AtSize(tokens, square)
-        return last
+        known = self._sizes.get((tokens, square))
+        if known is None:
+            if len(self._sizes) >= _SIZES_KEPT:
+                self._sizes.clear()
+            known = self._sizes[tokens, square] = _AtSize(tokens, square)
+        return known
 
-    def _found(self, phase: str, key: Key, at: _AtSize) -> tuple[float, Instant]:
+    def _found(self, phase: str, at: _AtSize) -> dict[Key, tuple[float, Instant]]:
         ways = self._fullest if self._first(at.tokens, at.square) else self._kept
-        found = at.instants[phase, key] = ways(phase, key, at.tokens, at.square)
+        found = {key: ways(phase, key, at.tokens, at.square) for key in self._plan.groups[phase]}
+        at.instants[phase] = found
         return found
 
     # -- the first prices ----------------------------------------------------------------------------------------

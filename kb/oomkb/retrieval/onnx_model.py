@@ -185,7 +185,7 @@ class OnnxEncoder:
         from oomkb.retrieval.bert_graph import INPUTS
 
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        encodings = self._tokenizer.encode_batch(list(texts)) if texts else []
+        encodings = [self._tokenizer.encode(text) for text in texts]
         order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))
         for start in range(0, len(order), _BATCH):
             rows = order[start : start + _BATCH]

@@ -39,14 +39,16 @@ def price_common_jobs() -> None:
 _Task = tuple[str, dict[str, Any], bytes]
 _QUESTION: Final = "What is gradient checkpointing, and does LoRA of Qwen2.5-7B fit on one RTX 4090 with seq 4096?"
 
+_CONCEPT: Final = "What is gradient checkpointing?"
+"""No run answers it: topics are looked for."""
 _ASKED_IN_CHINESE: Final = "用一张 4090 对 Qwen2.5-7B 做 LoRA 微调，序列长度 4096，会爆显存吗？"
 
 
 def _tasks() -> Iterator[_Task]:
     """At least one of every kind that :data:`oomdoc.api.tasks.TASKS` has."""
     log, job = _report("Qwen/Qwen2.5-7B", "lora"), {"model": "Qwen/Qwen2.5-7B", "gpu": "RTX 4090"}
-    yield _diagnosis(log)
-    yield _diagnosis(_QUESTION)
+    for text in (log, _QUESTION, _CONCEPT):
+        yield _diagnosis(text)
     yield "questions", {"kind": "text/plain", "style": "full", "context_tokens": 8192}, log.encode()
     yield "estimate", {}, json.dumps({"job": job}).encode()
     yield "plan", {"text": "", "filename": "", "job": job, "lang": "en"}, b""

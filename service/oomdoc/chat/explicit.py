@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -255,7 +255,7 @@ def _by_tables(settings: Sequence[_Setting], job: Job) -> tuple[dict[str, Any], 
         ]
         said = frozenset().union(*(_said_by(s.key, name) for s in here))
         read = {n: v for n, v in _read_lines(here, name).items() if here and n.partition(".")[0] in said}
-        moved = _offload(here, job, name)
+        moved = _offload(here, job, name) if "offload" in said else None
         if moved is not None:
             read["offload"] = moved
         found = {**read, **found}
@@ -277,11 +277,15 @@ def _offload(settings: Sequence[_Setting], job: Job, framework: str | None) -> l
     return sorted(present) if said else None
 
 
-def _read_lines(settings: Sequence[_Setting], framework: str | None) -> dict[str, Any]:
+def _read_lines(settings: Sequence[_Setting], framework: str | None) -> Mapping[str, Any]:
     """The (dotted) fields of the settings, read as a file of a framework."""
+    return _read("\n".join(f"{_spelled(s.key)}: {s.value}" for s in settings), framework)
+
+
+@lru_cache(maxsize=256)
+def _read(text: str, framework: str | None) -> Mapping[str, Any]:
     from oomdoc.intake.configs import read_documents, to_job
 
-    text = "\n".join(f"{_spelled(s.key)}: {s.value}" for s in settings)
     reading = read_documents(Source("turn.yaml", text), framework=framework)
     return flat(to_job({f.name: f for f in reading.facts}, framework, {}))
 

@@ -149,8 +149,8 @@ def _stating_nothing(turn: str, context: Context) -> Turn | None:
 def _view(turn: str, context: Context) -> str:
     """The view of the job as it stands that is asked for, where the turn states nothing."""
     view = questions.views(turn, serving=context.job.objective == "inference")
-    if view == "saved" and not comparisons_in(turn):
+    if not view or (view == "saved" and not comparisons_in(turn)):
         return view
     changes, refused = read_changes(turn, context)
     named = changes.keys() <= {"framework", "planned"} and view in ("config", "diff", "setting")
-    return view if view and refused is None and (not changes or named) else ""
+    return view if refused is None and (not changes or named) else ""

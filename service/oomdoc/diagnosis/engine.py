@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
@@ -15,7 +16,7 @@ from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import Plain, grid_for
 from oomdoc.diagnosis.eval_logits import kept_logits
-from oomdoc.diagnosis.explaining import asks_concept, beside, found_topics
+from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
@@ -132,10 +133,11 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     :param plans: whether to search for plans that fit (most of the time of a diagnosis).
     :param questions: whether to weigh which missing facts to ask for; nobody answers for a log of last month.
     """
-    view, stated, look, warnings, inference = _worked_out(evidence)
+    view, stated, cases, warnings, inference = _worked_out(evidence)
     verdict = verdict_of(evidence.outcome)
     if verdict == "no-failure":
-        return _without_failure(view, stated, look, warnings, inference, plans=plans, questions=questions)
+        return _without_failure(view, stated, cases, warnings, inference, plans=plans, questions=questions)
+    view, look = _looked(view, cases, warnings)
     verdict, evidence, causes = _judged(evidence, view)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
@@ -183,8 +185,8 @@ def _split(job: Job) -> tuple[Inferred, ...]:
 def _without_failure(
     view: View,
     stated: Job,
-    look: Look | None,
-    warnings: Sequence[Message],
+    cases: Sequence[Case],
+    warnings: list[Message],
     inference: Inference | None,
     *,
     plans: bool,
@@ -201,10 +203,11 @@ def _without_failure(
         answer, said = own
         outlook = Outlook(answer) if answer is not None else None
         return Diagnosis(verdict="no-failure", summary=said, evidence=view.evidence, job=stated, outlook=outlook)
-    topics = found_topics(view.evidence, stated) if planned else ()
+    topics = cache(partial(found_topics, view.evidence, stated)) if planned else tuple
     explained = asks_concept(view, topics, outlook)
     figures = choice is not None and choice.careful and view.estimate is not None and not explained
     sides = compared(stated, choice.asked, counts_of_sides(stated)) if choice is not None and figures else ()
+    look = None if explained else _look(view, cases, warnings)
     diagnosis = Diagnosis(
         verdict="no-failure",
         summary=(),
@@ -220,10 +223,10 @@ def _without_failure(
         grid=grid_for(choice, view, sides)
         if choice is not None and wants_figure(view.evidence) and not explained
         else None,
-        matches=look.chosen({}, _MATCHES) if look is not None and not explained else (),
+        matches=look.chosen({}, _MATCHES) if look is not None else (),
         questions=questions_for(view, ()) if questions and not explained else (),
         warnings=tuple(w for w in warnings if not (explained and w.key == _NO_PRICE)),
-        topics=topics if explained else beside(topics, view.evidence),
+        topics=topics() if explained else of_the_others(topics, view.evidence),
         explained=explained,
     )
     if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):
@@ -236,7 +239,8 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
 
     :param hidden: ids of cases that may not speak, so that a case can be judged by what the others know of it.
     """
-    view, job, look, warnings, _ = _worked_out(evidence, hidden=hidden)
+    view, job, cases, warnings, _ = _worked_out(evidence, hidden=hidden)
+    view, look = _looked(view, cases, warnings, hidden=hidden)
     return view, job, look, warnings
 
 
@@ -252,8 +256,8 @@ def _judged(evidence: Evidence, view: View) -> tuple[Verdict, Evidence, tuple[Ca
 
 def _worked_out(
     evidence: Evidence, *, hidden: Collection[str] = ()
-) -> tuple[View, Job, Look | None, list[Message], Inference | None]:
-    """As :func:`view_of`, with what the observed figures imply of the job."""
+) -> tuple[View, Job, Sequence[Case], list[Message], Inference | None]:
+    """As :func:`view_of`, before a look at the known cases, with what the observed figures imply of the job."""
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     inference: Inference | None = None
@@ -265,14 +269,7 @@ def _worked_out(
         if careful and (job.framework is not None or running):
             job = job.with_fields({"planned": True})
     else:
-        for completed in (
-            card_by_number,
-            locally_served,
-            split_by_layers,
-            over_its_cards,
-            ranks_that_speak,
-            usual_precision,
-        ):
+        for completed in _COMPLETED_BY_ITS_TEXT:
             job = completed(evidence, job)
     makes_pictures = planned and asked_of(evidence).diffusion
     priced = _priced(job, warnings, careful=careful) if not makes_pictures else None
@@ -290,10 +287,17 @@ def _worked_out(
         suspects=tuple(distinct(suspects(job, evidence.versions, known))),
         settings_by_key=_settings(evidence),
     )
+    return replace(view, tensors=_tensors(view)), job, cases, warnings, inference
+
+
+def _looked(
+    view: View, cases: Sequence[Case], warnings: list[Message], *, hidden: Collection[str] = ()
+) -> tuple[View, Look | None]:
+    """The view with what the known cases say, and the look at them."""
     look = _look(view, cases, warnings)
-    if look is not None:
-        view = replace(view, votes=look.votes(_NEIGHBOURS, hidden=hidden), sounds=look.sounds())
-    return replace(view, tensors=_tensors(view)), job, look, warnings, inference
+    if look is None:
+        return view, None
+    return replace(view, votes=look.votes(_NEIGHBOURS, hidden=hidden), sounds=look.sounds()), look
 
 
 _COMPLETED_BY_ITS_TEXT: Final = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.planned import put_off, wants_figure
@@ -102,47 +102,55 @@ def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
     return tuple(topics()[name] for name in list(topics_of(evidence))[:3])
 
 
-def asks_concept(view: View, found: Sequence[FoundTopic], outlook: Outlook | None) -> bool:
-    """Whether a topic is the answer, and not a figure for the run that the question describes."""
+def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], outlook: Outlook | None) -> bool:
+    """Whether a topic is the answer, and not a figure for the run that the question describes.
+
+    :param topics_found: finds the topics, which takes longer than all else; asked only where they decide.
+    """
     if _topics_of_flags(view.evidence):
         return True
     configured = sum(len(document.settings) for document in view.evidence.documents) > _FLAGS_ASKED_ABOUT
-    if not found or configured or put_off(view.evidence):
+    if configured or put_off(view.evidence):
         return False
     asked = asked_of(view.evidence)
     if asked.on_files:
-        return True
+        return bool(topics_found())
     if asked.wanted == "model" and view.stated("gpu") is not None:
         return False
     if asked.wanted == "cache" and view.stated("model") is not None and (asked.length or asked.concurrency):
         return False
-    of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
-    if of_a_card and found[0].probability < _SURE:
-        return False
+    known = outlook is not None and outlook.answer != "unknown"
     whole = view.stated("model") is not None and view.stated("gpu") is not None and asked.wanted == "fit"
-    answered = whole and outlook is not None and outlook.answer != "unknown"
-    if asked.why and asked.wanted in ("fit", "reserved") and found[0].probability >= _SURE and not answered:
-        return True
-    if outlook is not None and outlook.answer != "unknown":
-        return False
-    if asked.wanted == "amount" and outlook is not None and found[0].probability < _SURE:
-        return False  # how much of a run that is not known
+    why = asked.why and asked.wanted in ("fit", "reserved") and not (whole and known)
     named = view.stated("model") is not None or view.stated("params_b") is not None
-    return not (named and (asked.wanted not in ("fit", "reserved") or asked.alternatives))
+    of_no_run = not known and not (named and (asked.wanted not in ("fit", "reserved") or asked.alternatives))
+    found = topics_found() if why or of_no_run else ()
+    if not found:
+        return False
+    if found[0].probability >= _SURE:
+        return True
+    of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
+    # How much of a run that is not known is no concept.
+    return of_no_run and not of_a_card and not (asked.wanted == "amount" and outlook is not None)
 
 
-def beside(found: Sequence[FoundTopic], evidence: Evidence | None = None) -> tuple[FoundTopic, ...]:
-    """The topic beside the figures of a run; where ``evidence`` puts several questions, those of the others.
+def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
+    """The topic beside the figures of a run."""
+    return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
+
+
+def of_the_others(topics_found: Callable[[], Sequence[FoundTopic]], evidence: Evidence) -> tuple[FoundTopic, ...]:
+    """The topics beside the figures of a run: of several questions those of the others.
 
     Only what the questions themselves are about: a setting that the run merely has is no question, and one question of
     a run on a card is answered by its figures.
+
+    :param topics_found: as of :func:`asks_concept`.
     """
-    if evidence is None:
-        return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
-    asked = topics_asked(evidence)
     most = max(0 if "gpu" in evidence.facts else 1, _questions(evidence) - 1)
-    sure = (topic for topic in found if topic.probability >= _SURE and asked.get(topic.topic.id, 0.0) >= SHOWN)
-    return tuple(sure)[:most]
+    sure = [topic for topic in topics_found() if topic.probability >= _SURE] if most else []
+    asked = topics_asked(evidence) if sure else {}
+    return tuple(topic for topic in sure if asked.get(topic.topic.id, 0.0) >= SHOWN)[:most]
 
 
 def sentences_of(found: Sequence[FoundTopic], *, titled: bool = False) -> Iterator[Message]:

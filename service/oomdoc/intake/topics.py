@@ -11,9 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -94,9 +94,10 @@ class Recogniser:
         means = np.stack([self._vectors[self._owners == n].mean(axis=0) for n in range(len(self.ids))])
         self._means = means / np.linalg.norm(means, axis=1, keepdims=True)
 
-    def likenesses(self, question: str) -> np.ndarray[Any, Any]:
-        """float32 (topics, likenesses), in the order of :data:`LIKENESSES`.
+    def likenesses(self, question: str, unused: Collection[str] = ()) -> np.ndarray[Any, Any]:
+        """(topics, likenesses), in the order of :data:`LIKENESSES`.
 
+        :param unused: those for which zeros do.
         :raises OomdocError: where the embedding model cannot be opened.
         """
         import numpy as np
@@ -104,9 +105,9 @@ class Recogniser:
         from oomkb.retrieval.views import embedded, plain_words
 
         words, vector = words_of(question), embedded(plain_words(question)[:_CHARS])
-        _, three_words = self._best(self._examples.cosines(words))
         best, three = self._best(self._vectors @ vector)
-        held = self._held.shares(words)
+        three_words = three * 0 if "three-words" in unused else self._best(self._examples.cosines(words))[1]
+        held = self._held.shares(words, [name not in unused for name in LIKENESSES if name.startswith("held")])
         return np.stack([three_words, self._texts.cosines(words), *held, best, three, self._means @ vector], axis=1)
 
     def _best(self, values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -114,7 +115,8 @@ class Recogniser:
         import numpy as np
 
         of_topics = np.append(values, np.float32(-np.inf))[self._places]
-        best = np.ascontiguousarray(np.sort(of_topics, axis=1)[:, :-4:-1])
+        of_topics.partition((-3, -2, -1), axis=1)
+        best = np.ascontiguousarray(of_topics[:, :-4:-1])
         best[np.isneginf(best)] = 0.0
         return best[:, 0], best.mean(axis=1)
 
@@ -122,8 +124,8 @@ class Recogniser:
         """Topic -> probability that it is what the question is about, highest first; the rest is that of none."""
         import numpy as np
 
-        weights, none = _weights()["zh" if is_chinese(question) else "en"]
-        scores = self.likenesses(question) @ weights - none
+        weights, none, unused = _weights()["zh" if is_chinese(question) else "en"]
+        scores = self.likenesses(question, unused) @ weights - none
         odds = np.exp(np.minimum(scores, 50.0))
         shares = odds / (1.0 + odds.sum())
         return {self.ids[n]: float(shares[n]) for n in np.argsort(-shares)}
@@ -178,18 +180,21 @@ class _Held:
         rows = np.array([row for rows in held.values() for row in rows]).reshape(-1, 3)
         self._topics, self._shares = rows[:, 0].astype(np.intp), rows[:, (1, 1, 2)].T.copy()
 
-    def shares(self, question: set[int]) -> np.ndarray[Any, Any]:
-        """float32 (3, topics): of the question's features weighed by rarity, by its square, of examples alone."""
+    def shares(self, question: set[int], used: Sequence[bool] = (True, True, True)) -> np.ndarray[Any, Any]:
+        """(3, topics): of the question's features weighed by rarity, by its square, of examples alone.
+
+        :param used: which of the three; zeros stand for the others.
+        """
         import numpy as np
 
-        out = np.zeros((3, self._size), dtype=np.float32)
-        whole = np.full(3, 1e-6)
-        for feature in question:
-            start, end = self._ranges.get(feature, (0, 0))
-            rarity = math.log(1 + self._size / max(end - start, 1))
-            weights = np.array((rarity, rarity**2, rarity))
-            whole += weights
-            out[:, self._topics[start:end]] += weights[:, None] * self._shares[:, start:end]
+        out, whole = np.zeros((3, self._size), dtype=np.float32), np.full(3, 1e-6)
+        ranges = [self._ranges.get(feature, (0, 0)) for feature in question]
+        rarities = [math.log(1 + self._size / max(end - start, 1)) for start, end in ranges]
+        for n, (row, shares, power) in enumerate(zip(out, self._shares, (1, 2, 1), strict=True)):
+            for (start, end), rarity in zip(ranges, rarities, strict=True) if used[n] else ():
+                whole[n] += rarity**power
+                if start < end:
+                    row[self._topics[start:end]] += rarity**power * shares[start:end]
         return np.asarray(out / whole[:, None])
 
 
@@ -241,13 +246,17 @@ def _kept_vectors() -> Mapping[int, np.ndarray[Any, Any]]:
 
 
 @cache
-def _weights() -> Mapping[str, tuple[np.ndarray[Any, Any], float]]:
-    """Language -> weight of each likeness, and the score that "no topic" has."""
+def _weights() -> Mapping[str, tuple[np.ndarray[Any, Any], float, frozenset[str]]]:
+    """Language -> weight of each likeness, the score that "no topic" has, and the likenesses that weigh nothing."""
     import numpy as np
 
     table = read_toml(_WEIGHTS)
     return {
-        language: (np.array([row[name] for name in LIKENESSES], dtype=np.float32), float(row["none"]))
+        language: (
+            np.array([row[name] for name in LIKENESSES], dtype=np.float32),
+            float(row["none"]),
+            frozenset(name for name in LIKENESSES if not row[name]),
+        )
         for language, row in table.items()
     }
 
@@ -282,7 +291,12 @@ def parts_in(prose: str) -> list[str]:
     return list(dict.fromkeys(parts))[-_MAX_PARTS:] or [plain] * bool(plain)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=512)
+def _near(part: str) -> tuple[tuple[str, float], ...]:
+    """The topics of a part that are not ruled out: of a text, of its words and of its questions alone it is one."""
+    return tuple(takewhile(lambda pair: pair[1] >= NEAR, _shipped().probabilities(part).items()))
+
+
 def topics_in(prose: str) -> Mapping[str, float]:
     """The topics of a text that are not ruled out, most probable first, each by the part of the text that asks it best.
 
@@ -291,9 +305,7 @@ def topics_in(prose: str) -> Mapping[str, float]:
     best: dict[str, float] = {}
     try:
         for part in parts_in(prose):
-            for name, share in _shipped().probabilities(part).items():
-                if share < NEAR:
-                    break
+            for name, share in _near(part):
                 best[name] = max(share, best.get(name, 0.0))
     except OomdocError:
         return {}

@@ -106,14 +106,18 @@ def _variants(
 
 
 def _holds(row: Mapping[str, Any], job: Job, context: Context) -> bool:
-    return (
-        all(context.has(feature) for feature in row.get("needs", ()))
-        and all(_among(field, values, job, context) for field, values in row.get("where", {}).items())
-        and not any(_among(field, values, job, context) for field, values in row.get("unless", {}).items())
-        and all((_value(field, job, context) or 0) >= bound for field, bound in row.get("least", {}).items())
-        and all((_value(field, job, context) or 0) <= bound for field, bound in row.get("most", {}).items())
-        and all(_card_can(feature, context) for feature in row.get("card", ()))
-    )
+    return all(test(row[name], job, context) for name, test in _TESTS if name in row)
+
+
+_TESTS: Final[tuple[tuple[str, Callable[[Any, Job, Context], bool]], ...]] = (
+    ("needs", lambda needs, job, context: all(map(context.has, needs))),
+    ("where", lambda where, job, context: all(_among(f, v, job, context) for f, v in where.items())),
+    ("unless", lambda unless, job, context: not any(_among(f, v, job, context) for f, v in unless.items())),
+    ("least", lambda least, job, context: all((_value(f, job, context) or 0) >= n for f, n in least.items())),
+    ("most", lambda most, job, context: all((_value(f, job, context) or 0) <= n for f, n in most.items())),
+    ("card", lambda card, job, context: all(_card_can(feature, context) for feature in card)),
+)
+"""The conditions, in the order in which they are looked at."""
 
 
 def _value(field: str, job: Job, context: Context) -> Any:

@@ -109,7 +109,7 @@ def changes_of(before: Job, after: Job, moves: tuple[Move, ...], prices: Prices)
             alone = prices.of(variant.fields)
             if fields:
                 shown |= set(fields)
-                out += _change(before, after, remedy, variant, fields, _saved(prices, remedy, alone))
+                out += _change(before, after, remedy, variant, fields, saved_bytes(prices, remedy, alone))
     # Where the global batch is the setting, accumulation follows by itself and has no key.
     own = supports(before.framework, "grad_accum") and key_of(before.framework, "grad_accum") != "grad_accum"
     if own and after.grad_accum != before.grad_accum and after.grad_accum is not None:
@@ -140,7 +140,8 @@ def _merged(changes: list[Change]) -> list[Change]:
     return list(once.values())
 
 
-def _saved(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
+def saved_bytes(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
+    """What a remedy saves alone."""
     # A larger card saves nothing: it has more.
     if alone is None or remedy.name == "other-gpu":
         return 0
@@ -214,7 +215,7 @@ def is_instruction(note: Message) -> bool:
     return note.key.rpartition(".")[2].startswith("how")
 
 
-def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: float) -> SingleFix:
+def single_fix(before: Job, move: Move, price: Price, prices: Prices, fits: bool | None) -> SingleFix:
     """What one move alone does."""
     fields = {
         n: plain(price.job.get(n)) for n in move.fields if n not in _CLEARED and _differs(before, n, move.fields[n])
@@ -232,19 +233,19 @@ def single_fix(before: Job, move: Move, price: Price, prices: Prices, wanted: fl
         key=key,
         old=old,
         new=new,
-        saves_bytes=_saved(prices, move.remedy, price),
+        saves_bytes=saved_bytes(prices, move.remedy, price),
         instruction=_instruction(move.variant),
         fields=fields,
     )
-    return _alone(change, prices, price, wanted, of_moves([move], _PLAIN) + of_speed(price.speed, _PLAIN))
+    return _alone(change, prices, price, fits, of_moves([move], _PLAIN) + of_speed(price.speed, _PLAIN))
 
 
 _PLAIN: Final = next(g for g in GOALS if g.name == "keep-hardware")
 
 
-def _alone(change: Change, prices: Prices, price: Price, wanted: float, cost: float = 0.0) -> SingleFix:
-    need, likely = round(needed_of(price.estimate)), None if prices.capacity_bytes is None else price.probability
-    return SingleFix(change, need, None if likely is None else likely >= wanted, likely, cost)
+def _alone(change: Change, prices: Prices, price: Price, fits: bool | None, cost: float = 0.0) -> SingleFix:
+    likely = None if prices.capacity_bytes is None else price.probability
+    return SingleFix(change, round(needed_of(price.estimate)), fits, likely, cost)
 
 
 def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
@@ -265,4 +266,4 @@ def fewer_steps(prices: Prices, wanted: float) -> SingleFix | None:
         saves_bytes=max(0, round(prices.base.estimate.process_bytes - price.estimate.process_bytes)),
         fields={"grad_accum": 1},
     )
-    return _alone(change, prices, price, wanted)
+    return _alone(change, prices, price, None if prices.capacity_bytes is None else price.probability >= wanted)

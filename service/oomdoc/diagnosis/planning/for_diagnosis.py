@@ -128,7 +128,14 @@ def planning_for(
         advice = [*foremost, *settings_for(prices.job, context), *others]
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
-        search = partial(_arithmetic, evidence, prices, wanted=wanted, calibration=calibration, failed=stated_to_fail)
+        fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
+        search = partial(
+            _arithmetic,
+            fitted,
+            wanted=wanted,
+            calibration=calibration,
+            failed=stated_to_fail or (evidence.root is not None and evidence.root.kind == "device"),
+        )
         found = _cause_first(causes, context, search, wanted)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
@@ -209,7 +216,7 @@ def _makes_pictures(context: Context) -> bool:
 
 
 def _cause_first(
-    causes: Sequence[CauseFinding], context: Context, search: Callable[[Context], Planning], wanted: float
+    causes: Sequence[CauseFinding], context: Context, search: Callable[..., Planning], wanted: float
 ) -> Planning:
     """The plans, before them one of the remedies of a sure cause alone where that fits and changes no more.
 
@@ -225,7 +232,7 @@ def _cause_first(
     ):
         return found
     others = frozenset(remedy.name for remedy in REMEDIES) - answers
-    own = search(replace(context, without=context.without | others)).plans
+    own = search(replace(context, without=context.without | others), plans_only=True).plans
     least = CLASSES.index(found.plans[0].safety)
     plan = next((p for p in own if p.fits_probability >= wanted and CLASSES.index(p.safety) <= least), None)
     return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
@@ -314,14 +321,12 @@ def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: fl
 
 
 def _arithmetic(
-    evidence: Evidence, prices: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool
+    fitted: Prices, context: Context, wanted: float, calibration: Calibration, *, failed: bool, plans_only: bool = False
 ) -> Planning:
-    fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
-    failed = failed or (evidence.root is not None and evidence.root.kind == "device")
     relief = calibration.relief
     if calibration.beside is not None:
         relief = ("serving", fitted.base.estimate.phases["serving"].total_bytes - calibration.beside)
-    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=relief)
+    found = plan_with(fitted, context, wanted=wanted, force=failed, relief=relief, plans_only=plans_only)
     if not found.plans:
         return replace(found, notes=calibration.notes)
     first = found.plans[0]

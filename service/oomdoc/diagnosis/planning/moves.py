@@ -77,7 +77,7 @@ _LOCAL_SETTINGS: Final = frozenset(
 
 def variants_on(remedy: Remedy, job: Job, context: Context) -> list[Variant]:
     """What a remedy offers on a job: nothing where its kind of job, or the framework's settings, say no."""
-    if remedy.name in context.without or not remedy.kinds & kinds_of(job):
+    if remedy.name in context.without or ("any" not in remedy.kinds and not remedy.kinds & kinds_of(job)):
         return []
     if remedy.advice and remedy.causes.isdisjoint(context.causes[:2]):
         return []

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import global_batch, is_script, is_serving, world_size
-from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, single_fix
+from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, saved_bytes, single_fix
 from oomdoc.diagnosis.planning.hardware import share_that_starts, smallest, spilled
 from oomdoc.diagnosis.planning.moves import GOALS, Goal, Move, offered, safety_of, without_scores
 from oomdoc.diagnosis.planning.prices import Hardware, Planning, Price, Prices
@@ -102,11 +102,13 @@ def plan_with(
     wanted: float,
     force: bool = False,
     relief: tuple[str, float] | None = None,
+    plans_only: bool = False,
 ) -> Planning:
     """Plan around prepared prices.
 
     :param force: whether reality says that the job as it is does not fit.
     :param relief: the phase that failed, and the bytes to which its tensors must fall.
+    :param plans_only: whether only plans that fit are asked for, no single fixes and no hardware.
     """
     if (share := share_that_starts(prices, context)) is not None:
         return _with_first(share, prices, context, wanted)
@@ -119,7 +121,7 @@ def plan_with(
     # What failed beside a server's pool is not helped by what only makes the pool's contents smaller; a step fits
     # only once its later phases do, which the failed one says nothing of.
     helpful = [s for s in singles if s.move.remedy.hardware or not served or _relieves(s, base, relief)]
-    fixes = _single_fixes(prices, helpful, wanted, relief if served else None)
+    fixes = () if plans_only else _single_fixes(prices, helpful, wanted, relief if served else None)
     sizes = partial(largest, prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, sizes=sizes, before=base.estimate)
@@ -129,7 +131,7 @@ def plan_with(
     on_this = [name for name in found if name != "more-hardware"]
     nothing: Message | None = None
     hardware: Hardware | None = None
-    if not on_this:
+    if not on_this and not plans_only:
         nothing, hardware, closest = _nothing_fits(Search(space, next(g for g in GOALS if g.name == "keep-hardware")))
         if closest is not None and closest.fits_probability >= wanted:
             nothing = hardware = closest = None  # it fits by the arithmetic, which what failed contradicts
@@ -208,22 +210,22 @@ def _single_fixes(
     prices: Prices, singles: Sequence[Priced], wanted: float, relief: tuple[str, float] | None = None
 ) -> tuple[SingleFix, ...]:
     """One row per remedy: the mildest variant that fits alone, else the one that saves most."""
-    best: dict[str, tuple[tuple[bool, float, str], SingleFix]] = {}
+    best: dict[str, tuple[tuple[bool, float, str], bool | None, Priced]] = {}
     for single in singles:
         if single.move.needs:
             continue
-        fix = single_fix(prices.job, single.move, single.price, prices, wanted)
-        if relief is not None and single.price.estimate.phases[relief[0]].total_bytes > relief[1]:
-            fix = replace(fix, fits=single.move.remedy.hardware and relief[1] > 0 and fix.fits)
-        name = single.move.remedy.name
+        remedy, price = single.move.remedy, single.price
+        fits = None if prices.capacity_bytes is None else price.probability >= wanted
+        if relief is not None and price.estimate.phases[relief[0]].total_bytes > relief[1]:
+            fits = remedy.hardware and relief[1] > 0 and fits
         # A server's settings move room about rather than save it: what brings it nearest to a start.
-        gain = single.price.probability if is_serving(prices.job) else fix.change.saves_bytes
+        gain = price.probability if is_serving(prices.job) else saved_bytes(prices, remedy, price)
         # Where no card is known, the mildest variant tells enough.
-        mild = fix.fits is not False
+        mild = fits is not False
         rank = (not mild, single.move.variant.effort if mild else -gain, single.move.key)
-        if name not in best or rank < best[name][0]:
-            best[name] = (rank, fix)
-    rows = [f for _, f in best.values()]
+        if remedy.name not in best or rank < best[remedy.name][0]:
+            best[remedy.name] = (rank, fits, single)
+    rows = [single_fix(prices.job, one.move, one.price, prices, fits) for _, fits, one in best.values()]
     fewer = fewer_steps(prices, wanted)
     return _shown([*rows, *([fewer] if fewer is not None else [])])
 

@@ -193,12 +193,14 @@ class Prices:
         """The price with these fields set; ``None`` for a job that cannot be run."""
         key = _key(fields)
         if key not in self._memory:
-            self._memory[key] = self._compute(fields)
+            self._memory[key] = self._compute(fields, key)
         return self._memory[key]
 
     def job_with(self, fields: Mapping[str, Any]) -> Job | None:
         """The completed job with these fields set; ``None`` for an impossible one."""
-        key = _key(fields)
+        return self._job_of(fields, _key(fields))
+
+    def _job_of(self, fields: Mapping[str, Any], key: str) -> Job | None:
         if key not in self._jobs:
             self._jobs[key] = self._derived(fields)
         return self._jobs[key]
@@ -218,8 +220,8 @@ class Prices:
         plain = derive(self.job, {**drop, **fields})
         return complete(plain, careful=self.careful) if plain is not None else None
 
-    def _compute(self, fields: Mapping[str, Any]) -> Price | None:
-        job = self.job_with(fields)
+    def _compute(self, fields: Mapping[str, Any], key: str) -> Price | None:
+        job = self._job_of(fields, key)
         if job is None:
             return None
         other = "gpu" in fields

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, combinations, islice
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import is_serving
@@ -53,13 +53,26 @@ def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
     padded, most = np.append(costs, 0.0), max(sizes)
     parts = []
     for size in sizes:
-        chosen = np.fromiter(chain.from_iterable(combinations(range(len(costs)), size)), dtype=int).reshape(-1, size)
+        chosen = _combinations(len(costs), size)
         parts.append(np.pad(chosen, ((0, 0), (0, most - size)), constant_values=-1))
     members = np.concatenate(parts)
     totals = np.zeros(len(members))
     for column in members.T:
         totals += padded[column]
     return members, totals
+
+
+def _combinations(count: int, size: int) -> Any:
+    """(sets, size) as :func:`itertools.combinations` has them, row by row."""
+    import numpy as np
+
+    places = np.arange(count)
+    if size == 1:
+        return places[:, None]
+    smaller = _combinations(count, size - 1)
+    # Those whose members all come behind a place are the last ones.
+    parts = [smaller[start:] for start in np.searchsorted(smaller[:, 0], places, side="right")]
+    return np.column_stack([np.repeat(places, [len(part) for part in parts]), np.concatenate([smaller[:0], *parts])])
 
 
 _AT_ONCE: Final = 512
@@ -145,10 +158,10 @@ class Search:
 
     def _alone(self) -> Found | None:
         """The least painful single move that fits under the real model: each is priced already."""
-        for candidate in self.candidates:
-            found = self.price((candidate.move,)) if candidate.move.remedy.hardware == self.goal.hardware else None
-            if found is not None and found.fits:
-                return found
+        for pain, candidate in zip(self._pains, self.candidates, strict=True):
+            move, price = candidate.move, candidate.price
+            if move.remedy.hardware == self.goal.hardware and self.space.enough(price):
+                return Found((move,), price, pain, fits=True)
         return None
 
     def _exhaust(self) -> Found | None:

@@ -132,15 +132,11 @@ class Space:
         """Whether either is still offered once the other is done."""
         key = (a.key, b.key) if a.key < b.key else (b.key, a.key)
         if key not in self.pairs:
-            self.pairs[key] = self._follows(a, b) and self._follows(b, a)
+            both = merge(a.fields, b.fields) if a.names.isdisjoint(b.names) else None
+            self.pairs[key] = both is not None and self._follows(a, b, both) and self._follows(b, a, both)
         return self.pairs[key]
 
-    def _follows(self, first: Move, then: Move) -> bool:
-        if not first.names.isdisjoint(then.names):
-            return False
-        wanted = merge(first.fields, then.fields)
-        if wanted is None:
-            return False
+    def _follows(self, first: Move, then: Move, wanted: Mapping[str, Any]) -> bool:
         (remedy, variant), *further = then.all_parts
         if not _among(self._offered_after(first, remedy), variant, wanted):
             return False

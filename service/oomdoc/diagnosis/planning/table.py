@@ -33,7 +33,7 @@ def fits_table(job: Job, *, careful: bool | None = None, fixed_hardware: bool = 
         price = None if move.needs else prices.of(move.fields)
         if price is None:
             continue
-        change = single_fix(prices.job, move, price, prices, _WANTED).change
+        change = single_fix(prices.job, move, price, prices, None).change
         peak = round(price.estimate.process_bytes)
         knobs.append(Knob(change, peak, price.probability, price.speed, safety_of([move])))
     knobs.sort(key=lambda k: (k.change.remedy in hardware, -k.change.saves_bytes, k.change.remedy, str(k.change.new)))

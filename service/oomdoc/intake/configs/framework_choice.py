@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection
 from functools import cache, lru_cache
 from typing import Final
 
@@ -85,29 +85,32 @@ def _score(table: Table, keys: frozenset[str], programs: str) -> tuple[int, int]
     return own + len(table.hints & keys), own
 
 
-def candidates(keys: Iterable[str], programs: str, likely: str | None = None, form: str = "") -> list[Recognition]:
-    """The tables for which there is some evidence, best first.
+@lru_cache(maxsize=256)
+def candidates(
+    keys: frozenset[str], programs: str, likely: str | None = None, form: str = ""
+) -> tuple[Recognition, ...]:
+    """The tables for which there is some evidence, best first; asked anew after each change that a patch makes.
 
     :param keys: normalised keys, nested ones both whole and by their last part.
     :param programs: what is run, imported and called, as text (bounded by the caller).
     :param form: the form that it is in; not every framework takes TOML.
     :param likely: the framework of what surrounds it, which wins where the evidence is no better for another.
     """
-    found, programs = frozenset(keys), programs if programs.strip() else ""
+    programs = programs if programs.strip() else ""
     scored: list[tuple[int, int, int, Table]] = []
     for place, row in enumerate(TABLES):
         if form == "toml" and not row.record.toml:
             continue
-        score, own = _score(row, found, programs)
+        score, own = _score(row, keys, programs)
         if row.name == likely and score:
             score, own = score + 2, own + 2
         if score >= MIN_SCORE:
             scored.append((score, own, -place, row))
     scored.sort(key=lambda entry: entry[:3], reverse=True)
     chosen = [entry[3] for entry in scored[:_MAX_CANDIDATES]]
-    chosen[:1] = [_most_derived(row, found, programs) for row in chosen[:1]]
-    evidence = [(row, *_evidence(row, found, programs)) for row in chosen]
-    return [Recognition(row, commands > 0, marks) for row, commands, marks in evidence]
+    chosen[:1] = [_most_derived(row, keys, programs) for row in chosen[:1]]
+    evidence = [(row, *_evidence(row, keys, programs)) for row in chosen]
+    return tuple(Recognition(row, commands > 0, marks) for row, commands, marks in evidence)
 
 
 def _most_derived(base: Table, keys: frozenset[str], programs: str) -> Table:
@@ -138,9 +141,9 @@ def recognise_doc(doc: Doc, likely: str | None = None) -> None:
 JUDGED: Final = frozenset({"yaml", "json", "toml", "shell"})
 
 
-def _speaking(doc: Doc) -> Iterator[str]:
+def _speaking(doc: Doc) -> frozenset[str]:
     """The keys that may speak for a framework."""
-    return keys_of(entry for entry in doc.entries if entry.scope not in _LAUNCHES)
+    return frozenset(keys_of(entry for entry in doc.entries if entry.scope not in _LAUNCHES))
 
 
 _SNIPPET_KEYS: Final = 5

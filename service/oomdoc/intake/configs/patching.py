@@ -19,7 +19,7 @@ from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, breaks, is_off, says, stored_otherwise, unified
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
-from oomdoc.intake.configs.whole_text import Text, candidates, misread
+from oomdoc.intake.configs.whole_text import Text, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -76,9 +76,9 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
     stated = [doc for doc in runs if any(found == name for found, _, _ in doc.readings())]
     if len(runs) > 1 and len(stated) != 1:
         return None  # of several runs nobody says which is meant
-    main = next((index for index, doc in candidates(docs) if doc.form == "shell"), None)
+    main = next((index for index, doc in source.candidates if doc.form == "shell"), None)
     options = []
-    for index, doc in candidates(docs):
+    for index, doc in source.candidates:
         found = writes_for(doc, doc.view(), name, value)
         elsewhere = doc.form == "shell" and index != main and doc.table is not None and doc.table.name not in LAUNCHERS
         # A smaller command beside the run is none of its own, and what another piece says is not added a second time.
@@ -171,12 +171,12 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         again = (
             patch(text, filename=filename, framework=framework, changes=kept)
             if kept
-            else Patched(text, error=_NOTHING, framework=_named(original.docs))
+            else Patched(text, error=_NOTHING, framework=_named(original))
         )
         return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
     error = None if wanted or not changes else _NOTHING
     diff = unified(text, source.text, filename)
-    return Patched(source.text, diff, MappingProxyType(unplaced), error, _named(original.docs))
+    return Patched(source.text, diff, MappingProxyType(unplaced), error, _named(original))
 
 
 def _wrong(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, str]:
@@ -224,10 +224,10 @@ def _in_notebook(text: str, filename: str, framework: str | None, changes: Mappi
     return replace(done, text=raw, diff=unified(text, raw, filename))
 
 
-def _named(docs: Sequence[Doc]) -> str:
+def _named(source: Text) -> str:
     """Whose keys the file holds."""
-    found = next((doc.table.name for _, doc in candidates(docs) if doc.table is not None), "")
-    return found or ("unknown" if any(doc.unknown for doc in docs) else "")
+    found = next((doc.table.name for _, doc in source.candidates if doc.table is not None), "")
+    return found or ("unknown" if any(doc.unknown for doc in source.docs) else "")
 
 
 def _why_not(docs: Sequence[Doc]) -> str:

@@ -41,10 +41,12 @@ def analysed(filename: str, text: str, framework: str | None) -> tuple[Doc, ...]
     return tuple(analyse(filename, text, framework))
 
 
-def candidates(docs: Sequence[Doc]) -> Sequence[tuple[int, Doc]]:
-    """The documents a change may go into, the run itself before launchers' files and scattered keys."""
+@lru_cache(maxsize=64)
+def _candidates(filename: str, text: str, framework: str | None) -> tuple[tuple[int, Doc], ...]:
+    docs = analysed(filename, text, framework)
     known = ((index, doc) for index, doc in enumerate(docs) if doc.table is not None or doc.unknown)
-    return sorted(known, key=lambda each: (believed(each[1]), -len(each[1].readings()), -len(each[1].entries)))
+    ranked = sorted(known, key=lambda each: (believed(each[1]), -len(each[1].readings()), -len(each[1].entries)))
+    return tuple(ranked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,11 @@ class Text:
     def docs(self) -> tuple[Doc, ...]:
         """Its pieces."""
         return analysed(self.filename, self.text, self.framework)
+
+    @property
+    def candidates(self) -> tuple[tuple[int, Doc], ...]:
+        """The pieces a change may go into, the run itself before launchers' files and scattered keys."""
+        return _candidates(self.filename, self.text, self.framework)
 
     @property
     def values(self) -> Mapping[str, Any]:
@@ -95,7 +102,7 @@ class Text:
         although it is called like one of the field's keys.
         """
         found = []
-        for _, doc in candidates(self.docs):
+        for _, doc in self.candidates:
             names = _keys(doc, name)
             last = {n.rsplit(".", 1)[-1].rsplit(":", 1)[-1] for n in names}
             read = {entry.key_span for _, _, entry in doc.readings()}
@@ -121,7 +128,7 @@ class Text:
 def _values(filename: str, text: str, framework: str | None) -> Mapping[str, Any]:
     out: dict[str, Any] = {}
     docs = analysed(filename, text, framework)
-    for _, doc in candidates(docs):
+    for _, doc in _candidates(filename, text, framework):
         if doc.table is not None:
             out.setdefault("framework", doc.table.name)
         for name, value, _ in doc.readings():
