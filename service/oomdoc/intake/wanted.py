@@ -46,7 +46,15 @@ _NO_PAIRS: Final = frozenset(
 def wanted_in(text: str) -> Wanted:
     """What a question wants; ``fit`` where it asks for no quantity."""
     found = by_rules(text)
-    return found if found not in _SUMS else agreed(found, *wanted_by_words(text))
+    if found not in _SUMS or not (_RE["digit"].search(text) and _asks(text)):
+        return found  # a question for a quantity names a model, a card or a size
+    return agreed(found, *wanted_by_words(text))
+
+
+def _asks(text: str) -> bool:
+    """Whether a text asks, with a question mark or without."""
+    rows = (_RE["puts"], *_RE.group("asks").values())
+    return "?" in text or "？" in text or any(row.search(text) for row in rows)
 
 
 def agreed(rule: Wanted, word: str, probability: float) -> Wanted:
