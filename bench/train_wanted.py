@@ -97,7 +97,7 @@ def main() -> None:
     if left_out:
         words = [read(found, row) for row in left_out]
         rules = [wanted.by_rules(row.text) for row in left_out]
-        both = [wanted.agreed(rule, *said) for rule, said in zip(rules, words, strict=True)]
+        both = [wanted.agreed(rule, row.text, *said) for rule, row, said in zip(rules, left_out, words, strict=True)]
         for title, said in (("words", [one for one, _ in words]), ("rules", rules), ("both", both)):
             share = np.mean([is_right(one, row.role) for one, row in zip(said, left_out, strict=True)])
             print(f"{title}: {share:.1%} of {len(left_out)} texts of writers left out")

@@ -11,6 +11,8 @@ from itertools import product
 from typing import Final, Literal, cast
 
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.quantities import quantities_in
+from oomdoc.intake.quantities.fields import SURE
 from oomdoc.intake.wanted_words import wanted_by_words
 
 Wanted = Literal[
@@ -46,9 +48,17 @@ _NO_PAIRS: Final = frozenset(
 def wanted_in(text: str) -> Wanted:
     """What a question wants; ``fit`` where it asks for no quantity."""
     found = by_rules(text)
-    if found not in _SUMS or not (_RE["digit"].search(text) and _asks(text)):
-        return found  # a question for a quantity names a model, a card or a size
-    return agreed(found, *wanted_by_words(text))
+    return agreed(found, text, *wanted_by_words(text))
+
+
+_ROLES: Final = {
+    "batch": ("micro_batch", "batch", "global_batch"),
+    "length": ("length",),
+    "requests": ("users",),
+    "cards": ("gpu_count", "gpus_per_node"),
+    "layers": ("layers_on_card",),
+}
+"""Of what a number is that is a value of the quantity: one that has a value is seldom asked for."""
 
 
 def _asks(text: str) -> bool:
@@ -57,15 +67,24 @@ def _asks(text: str) -> bool:
     return "?" in text or "？" in text or any(row.search(text) for row in rows)
 
 
-def agreed(rule: Wanted, word: str, probability: float) -> Wanted:
-    """A quantity that a rule names; else the one that the words ask for, where they surely do."""
-    if rule not in _SUMS or probability < _SURE or word == "fit":
+def agreed(rule: Wanted, text: str, word: str, probability: float) -> Wanted:
+    """A quantity that a rule names; the one that the words ask for where no rule does, or they all but surely do.
+
+    Words count only in a text that asks, and that names a model, a card or a size.
+    """
+    if word == "fit" or rule in _PARTS or not (_RE["digit"].search(text) and _asks(text)):
         return rule
-    return cast("Wanted", word)
+    sure = {q.role for q in quantities_in(text) if q.probability >= SURE}
+    has_value = "used_memory" not in sure and not sure.isdisjoint(_ROLES.get(word, ()))
+    least = _ALL_BUT_SURE if rule not in _SUMS else _HAS_VALUE if has_value else _SURE
+    return rule if probability < least else cast("Wanted", word)
 
 
 _SUMS: Final = frozenset({"fit", "amount"})
 """Answers that give no further quantity than the memory that a run needs."""
+_ALL_BUT_SURE: Final = 0.9
+_HAS_VALUE: Final = 0.85
+"""The same where the text has a value of the quantity, and nothing that was measured at it."""
 _SURE: Final = 0.5
 """Probability from which the words of a question say what it wants."""
 

@@ -28,12 +28,12 @@ def test_the_weights_are_those_of_the_marked_texts(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("16 gig card, 22b in q4, what ngl would you set?", "layers"),
+        ("12 gig card, a 14b at q5, which -ngl do I take?", "layers"),
         ("how many of the 40 layers of a 13B can sit on my 8 GB card", "layers"),
         ("We are a dozen people. What concurrency does one A100 80GB give us for Qwen3-32B-AWQ at 8k?", "requests"),
         ("24G 的卡，Qwen3-14B AWQ，8k，最多能同时伺候几个人？", "requests"),
         ("how fat does the kv get for one session of 100k tokens, Llama-3.1-8B, bf16?", "cache"),
-        ("which size of model can a 24 GB card finetune with lora at 2k?", "model"),
+        ("what is the biggest model my 48 GB card can finetune with lora at 4k?", "model"),
         ("64 GB of RAM in the box, is that enough to offload the optimizer of a 7B?", "host"),
         ("Will Qwen3-8B QLoRA fit on one RTX 4090?", "fit"),
     ],
