@@ -28,7 +28,8 @@ def test_the_weights_are_those_of_the_marked_texts(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("12 gig card, a 14b at q5, which -ngl do I take?", "layers"),
+        ("what should -ngl be for a 14b q5 on a 12 gb card?", "layers"),
+        ("how many gpu layers for a 14b q5 file on a 12 gb card?", "layers"),
         ("how many of the 40 layers of a 13B can sit on my 8 GB card", "layers"),
         ("We are a dozen people. What concurrency does one A100 80GB give us for Qwen3-32B-AWQ at 8k?", "requests"),
         ("24G 的卡，Qwen3-14B AWQ，8k，最多能同时伺候几个人？", "requests"),
