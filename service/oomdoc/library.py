@@ -99,6 +99,6 @@ def estimate(job: Job | Mapping[str, Any] | None = None, /, **fields: Any) -> Es
 
 def search(text: str, *, top: int = 5) -> list[Match]:
     """The known cases that look like ``text``, best first."""
-    from oomkb.retrieval.search import search as run
+    from oomdoc.diagnosis.searching import search as run
 
     return run(text, top=top)

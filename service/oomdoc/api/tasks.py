@@ -202,7 +202,7 @@ def _plan(arguments: dict[str, Any], _blob: bytes) -> Outcome:
 
 def _search(arguments: dict[str, Any], _blob: bytes) -> Outcome:
     """``{text, top, lang}``."""
-    from oomdoc.diagnosis.cases import find_cases
+    from oomdoc.diagnosis.searching import find_cases
     from oomdoc.intake.digest import language_of
     from oomdoc.report.document import match_document
 

@@ -51,7 +51,7 @@ def search(
 
 
 def _matches(text: str, top: int, lang: Language) -> list[dict[str, Any]]:
-    from oomdoc.diagnosis.cases import find_cases
+    from oomdoc.diagnosis.searching import find_cases
     from oomdoc.report.document import match_document
 
     return [match_document(match, _language(text, lang)) for match in find_cases(text, top=top)]

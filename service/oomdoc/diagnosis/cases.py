@@ -56,11 +56,15 @@ class Look:
 
     def chosen(self, causes: Mapping[str, float], top: int = 5) -> tuple[MatchedCase, ...]:
         """The cases to show, given what the diagnosis makes of the causes."""
+        return tuple(matched(match) for match in self.matches(causes, top))
+
+    def matches(self, causes: Mapping[str, float], top: int = 5) -> list[Match]:
+        """The same as the search has them."""
         from oomkb.retrieval.search import choose
         from oomkb.retrieval.views import diagnosed_of
 
         views = replace(self.views, diagnosed=diagnosed_of(self.index, causes))
-        return tuple(_matched(m) for m in choose(self.index, views, top=top))
+        return choose(self.index, views, top=top)
 
 
 def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case]) -> Look | None:
@@ -77,14 +81,8 @@ def look_at(text: str, context: Mapping[str, Any] | None, cases: Sequence[Case])
     return Look(index, look(index, text, context or {}, beginning=True))
 
 
-def find_cases(text: str, *, top: int = 5) -> tuple[MatchedCase, ...]:
-    """The known cases that look like ``text``."""
-    from oomkb.retrieval.search import search
-
-    return tuple(_matched(match) for match in search(text, top=top))
-
-
-def _matched(match: Match) -> MatchedCase:
+def matched(match: Match) -> MatchedCase:
+    """A case that the search found, as a diagnosis has it."""
     return MatchedCase(
         case=match.id,
         title=match.titles,

@@ -17,9 +17,9 @@ from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import Plain, grid_for
 from oomdoc.diagnosis.eval_logits import kept_logits
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others
-from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.inferring import Inference, infer
+from oomdoc.diagnosis.judging import causes_in, judged
 from oomdoc.diagnosis.own_figures import sees_figures
 from oomdoc.diagnosis.own_lines import beside_failure, of_own_figures
 from oomdoc.diagnosis.planned import (
@@ -31,15 +31,13 @@ from oomdoc.diagnosis.planned import (
     planned_run,
     wants_figure,
 )
-from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
-from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch
 from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
+from oomdoc.diagnosis.verdict import other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import (
     SPLIT,
     View,
@@ -138,7 +136,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     if verdict == "no-failure":
         return _without_failure(view, stated, cases, warnings, inference, plans=plans, questions=questions)
     view, look = _looked(view, cases, warnings)
-    verdict, evidence, causes = _judged(evidence, view)
+    verdict, evidence, causes = judged(evidence, view)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
     diagnosis = Diagnosis(
@@ -246,12 +244,7 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
 
 def causes_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[CauseFinding, ...]:
     """The causes as a diagnosis has them, none where nothing failed; ``hidden`` as in :func:`view_of`."""
-    view = view_of(evidence, hidden=hidden)[0]
-    return () if verdict_of(evidence.outcome) == "no-failure" else _judged(evidence, view)[2]
-
-
-def _judged(evidence: Evidence, view: View) -> tuple[Verdict, Evidence, tuple[CauseFinding, ...]]:
-    return agreed(evidence, proven_causes(view, rank(features_of(view))))
+    return causes_in(evidence, view_of(evidence, hidden=hidden)[0])
 
 
 def _worked_out(

@@ -180,7 +180,7 @@ def search(
     progress: Progress = _silent,
 ) -> forms.Found:
     """Find known out-of-memory cases that look like a text, each with its public thread."""
-    from oomdoc.diagnosis.cases import find_cases
+    from oomdoc.diagnosis.searching import find_cases
     from oomdoc.report.document import match_document
 
     matches = find_cases(text, top=max(1, min(top, 20)))
