@@ -345,9 +345,12 @@ def weights_fill(view: View) -> Iterator[Account]:
     if named and _FILLED * capacity <= view.weight_bytes <= capacity:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
         rest = {"rest_bytes": capacity - view.weight_bytes}
-        cause = "weights-load" if view.phase == "load" else "kv-cache"
+        full = view.phase == "unknown" and view.weight_bytes >= _ALL_FILLED * capacity
+        cause = "weights-load" if view.phase == "load" or full else "kv-cache"
         yield from account_of(view, cause, "weights-fill", {**sizes, **rest})
 
 
+_ALL_FILLED: Final = 0.96
+"""The same of a card by its name, which has a little less, from which loading alone leaves nothing."""
 _FILLED: Final = 0.9
 """Share of the card that weights take so that context, workspace and a cache do not fit beside them."""
