@@ -74,6 +74,8 @@ def agreed(rule: Wanted, text: str, word: str, probability: float) -> Wanted:
     """
     if word == "fit" or rule in _PARTS or not (_RE["digit"].search(text) and _asks(text)):
         return rule
+    if _RE["elliptic"].search(text):
+        return rule  # of what, the words before it say
     sure = {q.role for q in quantities_in(text) if q.probability >= SURE}
     has_value = "used_memory" not in sure and not sure.isdisjoint(_ROLES.get(word, ()))
     least = _ALL_BUT_SURE if rule not in _SUMS else _HAS_VALUE if has_value else _SURE
