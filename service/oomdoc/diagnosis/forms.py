@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -66,6 +67,8 @@ def price_as(job: Job, form: Mapping[str, Any], *, careful: bool = True) -> Pric
     :raises OomdocError: where no run can be so.
     """
     spread = {**form, **machines_of(form.get("gpus") or 1)}
+    if (job.tp or 1) > (form.get("gpus") or math.inf) and "tp" not in form:
+        spread["tp"] = None  # of another machine, that has so many cards
     based = job.assumed.get("param_dtype")
     if form.get("method") == "full" and based is not None and based.why == BASE:
         spread = {"param_dtype": None, **spread}

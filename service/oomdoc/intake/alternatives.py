@@ -78,11 +78,11 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     cards, lists = cards_in(text), _numbered(text)
     values = {**worded(text), **{field: list(chain(*found)) for field, found in lists.items()}}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
-    if many := _LISTED <= len(machines) <= _MAX_SIDES:
-        yield machines  # a list of machines is what a question is about
     if options := _options(text):
         yield options
         return
+    if many := _LISTED <= len(machines) <= _MAX_SIDES:
+        yield machines  # a list of machines is what a question is about
     if ROWS["which_stage"].search(text) is not None:
         yield _STAGES
     weighs = ROWS["weighs"].search(text) is not None
