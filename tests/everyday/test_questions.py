@@ -54,3 +54,17 @@ def test_the_assumptions_are_marked() -> None:
     assert assumed["grad_ckpt"]["value"] is True
     assert assumed["seq_len"]["value"] == 2048
     assert assumed["optimizer_impl"]["value"] == "fused"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Llama-3.1-70B in bf16 with vLLM on 4x A100 40GB does not start at 128k. We need 128k context. What can I change?",
+        "vLLM 在 4 张 A100 40G 上部署 Llama-3.1-70B bf16，业务要 128k 上下文，放不下，怎么改？",
+    ],
+)
+def test_a_length_that_is_needed_is_kept(text: str) -> None:
+    found = oomdoc.diagnose(text).document()
+    fields = {name for plan in found["plans"] for change in plan["changes"] for name in change.get("fields", {})}
+    assert fields
+    assert fields.isdisjoint({"seq_len", "serving.max_model_len"})

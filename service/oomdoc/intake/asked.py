@@ -344,7 +344,8 @@ def _asked_in(text: str) -> Asked:
 def _refused(text: str) -> Iterator[str]:
     """What is not wanted, where it is not asked whether it would do without."""
     for name, pattern in ROWS.group("refuses").items():
-        if any(ROWS["is_asked"].match(text, found.end()) is None for found in pattern.finditer(text)):
+        asked = (ROWS["is_asked"].match(text, found.end()) for found in pattern.finditer(text))
+        if any(one is None or (name == "length" and not {",", "，"}.isdisjoint(one[0])) for one in asked):
             yield name
 
 

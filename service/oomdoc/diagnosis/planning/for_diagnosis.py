@@ -43,6 +43,7 @@ _REFUSED: Final[Mapping[str, frozenset[str]]] = {
     "offload": frozenset(["offload-activations", "offload-optimizer", "offload-param", "optimizer-paged"]),
     "quant": frozenset(["qlora", "serving-quant"]),
     "lora": frozenset(["lora", "qlora"]),
+    "length": frozenset(["seq-len", "serving-length"]),
 }
 """Remedies that a person rules out with a word."""
 _MIN_PROBABILITY: Final = 0.25
@@ -164,8 +165,10 @@ def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
     split = job.assumed.get("pp")
     if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
         out |= _OF_MANY_PROCESSES
+    asked = asked_of(evidence)
+    if "length" in asked.refused:
+        out |= _REFUSED["length"]  # of a run that failed too: a length that is needed is named with its reason
     if not evidence.failures:
-        asked = asked_of(evidence)
         out.update(*(_REFUSED[name] for name in asked.refused))
         if asked.request_length and asked.concurrency:
             out.add("serving-length")  # a context below what each user needs serves none of them
