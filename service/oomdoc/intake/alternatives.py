@@ -16,7 +16,7 @@ from oomdoc.intake.numbers import is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
 from oomdoc.intake.quantities.fields import is_possible, listed, refuted, value_of
 from oomdoc.intake.sieve import Expression
-from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, models_in, worded
+from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, has_settings, models_in, worded
 from oomkb.kept import compiled
 
 _MAX_BETWEEN: Final = 32
@@ -78,11 +78,12 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     cards, lists = cards_in(text), _numbered(text)
     values = {**worded(text), **{field: list(chain(*found)) for field, found in lists.items()}}
     machines = _distinct(m[2] for m in sorted(cards, key=_place) if asks_on(text, m[1]) or not doubt(text, m[0], m[1]))
-    if options := _options(text):
+    many, options = _LISTED <= len(machines) <= _MAX_SIDES, _options(text)
+    if many and not has_settings(options):
+        yield machines  # a list of machines is what a question is about
+    if options:
         yield options
         return
-    if many := _LISTED <= len(machines) <= _MAX_SIDES:
-        yield machines  # a list of machines is what a question is about
     if ROWS["which_stage"].search(text) is not None:
         yield _STAGES
     weighs = ROWS["weighs"].search(text) is not None

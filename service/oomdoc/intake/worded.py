@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -168,3 +168,13 @@ def _optimizers() -> tuple[re.Pattern[str], dict[str, str]]:
     spelt = "|".join(re.sub(r"\\?[-_.]", "[-_ .]?", re.escape(word)) for word in longest)
     pattern = compiled(rf"(?<![\w-])(?:{spelt})(?![\w-])", re.IGNORECASE | re.ASCII)
     return pattern, {re.sub(r"[-_.]", "", spelt): word for spelt, word in words.items()}
+
+
+def has_settings(options: Sequence[Alternative]) -> bool:
+    """Whether options differ in more than their machines."""
+    return any(
+        value is not None and name not in _OF_MACHINES for side in options for name, value in side.fields.items()
+    )
+
+
+_OF_MACHINES: Final = frozenset({"gpu", "gpus", "nodes", "capacity_gib"})

@@ -166,12 +166,9 @@ def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
     if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
         out |= _OF_MANY_PROCESSES
     asked = asked_of(evidence)
-    if "length" in asked.refused:
-        out |= _REFUSED["length"]  # of a run that failed too: a length that is needed is named with its reason
-    if not evidence.failures:
-        out.update(*(_REFUSED[name] for name in asked.refused))
-        if asked.request_length and asked.concurrency:
-            out.add("serving-length")  # a context below what each user needs serves none of them
+    out.update(*(_REFUSED[name] for name in asked.refused if name == "length" or not evidence.failures))
+    if not evidence.failures and asked.request_length and asked.concurrency:
+        out.add("serving-length")  # a context below what each user needs serves none of them
     return frozenset(out)
 
 
