@@ -23,7 +23,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import minimize
 
-from oomdoc.intake.linear import Linear
+from oomdoc.intake.linear import Linear, Softmax
 from oomdoc.intake.quantities import reader
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import tokens_of
@@ -194,16 +194,16 @@ def fit(x: Any, y: np.ndarray[Any, Any], classes: int) -> tuple[np.ndarray[Any, 
     return found.x[: d * classes].reshape(d, classes).astype(np.float32), found.x[d * classes :].astype(np.float32)
 
 
-def fitted(rows: Sequence[Row]) -> reader.Model:
+def fitted(rows: Sequence[Row]) -> Softmax:
     """The reader's model of these numbers."""
     seen = Counter(f for row in rows for f in row.features)
     columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= MIN_SUPPORT))}
     names = tuple(reader.roles())
     w, b = fit(matrix(rows, columns), np.array([names.index(row.role) for row in rows]), len(names))
-    return reader.Model(key(), names, columns, w, b)
+    return Softmax(key(), names, columns, w, b)
 
 
-def show(title: str, found: reader.Model, rows: Sequence[Row], wrong: int = 0) -> None:
+def show(title: str, found: Softmax, rows: Sequence[Row], wrong: int = 0) -> None:
     """How many numbers get their role, and how many of those that are said surely."""
     probable = found.probabilities([row.features for row in rows])
     best = probable.argmax(axis=1)

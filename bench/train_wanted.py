@@ -20,7 +20,7 @@ import numpy as np
 
 import train_quantities as marked
 from oomdoc.intake import wanted, wanted_words
-from oomdoc.intake.linear import Linear
+from oomdoc.intake.linear import Softmax
 
 LABELS = {
     "fit": "fit",
@@ -56,27 +56,19 @@ def rows_of(path: Path) -> Iterator[Row]:
             yield Row(wanted_words.features_of(text.text), LABELS.get(want, "fit"), text.text)
 
 
-def fitted(rows: Sequence[Row]) -> Linear:
+def fitted(rows: Sequence[Row]) -> Softmax:
     """The model of these texts."""
     seen = Counter(feature for row in rows for feature in row.features)
     columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= marked.MIN_SUPPORT))}
     names = tuple(sorted(set(LABELS.values())))
     y = np.array([names.index(row.role) for row in rows])
     w, b = marked.fit(marked.matrix(rows, columns), y, len(names))
-    return Linear(key(), names, columns, w, b)
+    return Softmax(key(), names, columns, w, b)
 
 
 def key() -> str:
     """The hash of the texts, and of the weights of the reader whose roles are features."""
     return sha256(marked.key().encode() + b"wanted").hexdigest()[:16]
-
-
-def read(found: Linear, row: Row) -> tuple[str, float]:
-    """What the model reads a text as."""
-    known = found.known(row.features)
-    scores = found.bias + found.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
-    odds = np.exp(scores - scores.max())
-    return found.names[int(odds.argmax())], float(odds.max() / odds.sum())
 
 
 def is_right(said: str, role: str) -> bool:
@@ -95,7 +87,7 @@ def main() -> None:
     found = fitted([row for name, some in rows.items() if name not in held for row in some])
     left_out = [row for name in held for row in rows[name]]
     if left_out:
-        words = [read(found, row) for row in left_out]
+        words = [found.best(row.features) for row in left_out]
         rules = [wanted.by_rules(row.text) for row in left_out]
         both = [wanted.agreed(rule, row.text, *said) for rule, row, said in zip(rules, left_out, words, strict=True)]
         for title, said in (("words", [one for one, _ in words]), ("rules", rules), ("both", both)):

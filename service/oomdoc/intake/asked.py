@@ -15,7 +15,7 @@ from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import MAX_TOKENS, MIN_TOKENS, SURE, at_once, lengths_of, refuted, value_of
+from oomdoc.intake.quantities.fields import MAX_TOKENS, MIN_TOKENS, at_once, lengths_of, refuted, sure_of, value_of
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
@@ -37,7 +37,7 @@ def _count(text: str, role: str) -> int | None:
 
 def _tokens(text: str, role: str) -> int | None:
     """The first length that surely has the role; of a range (``3-6k``) its end."""
-    sizes = [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
+    sizes = sure_of(text, role)
     for n, found in enumerate(sizes):
         ends = n + 1 < len(sizes) and _RANGE.fullmatch(text, found.end, sizes[n + 1].start) is not None
         if not ends and MIN_TOKENS <= found.value <= MAX_TOKENS:

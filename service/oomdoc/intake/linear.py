@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oomkb.dataclass import dataclass
@@ -28,6 +28,30 @@ class Linear:
     def known(self, features: Collection[int]) -> list[int]:
         """The rows of those features that have one."""
         return [self.rows[f] for f in features if f in self.rows]
+
+
+class Softmax(Linear):
+    """Classes that exclude each other; what the features of one input add is divided by the root of their number."""
+
+    __slots__ = ()
+
+    def probabilities(self, inputs: Sequence[Collection[int]]) -> np.ndarray[Any, Any]:
+        """Probabilities (inputs, classes), from the features of each input."""
+        import numpy as np
+
+        scores = np.empty((len(inputs), len(self.names)), dtype=np.float32)
+        for n, features in enumerate(inputs):
+            known = self.known(features)
+            scores[n] = self.bias + self.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
+        scores -= scores.max(axis=1, keepdims=True)
+        odds = np.exp(scores)
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    def best(self, features: Collection[int]) -> tuple[str, float]:
+        """The most probable class of one input, and its probability."""
+        (row,) = self.probabilities([features])
+        most = int(row.argmax())
+        return self.names[most], float(row[most])
 
 
 def read_linear(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,15 +11,15 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
-from oomdoc.intake.linear import Linear, read_linear
+from oomdoc.intake.linear import Softmax, read_linear
 from oomdoc.intake.quantities import quantities_in
+from oomdoc.intake.quantities.features import mix
 from oomdoc.intake.quantities.fields import SURE
 from oomdoc.intake.quantities.tokens import Token, key_of, tokens_of
 from oomkb.kept import compiled
 
 WEIGHTS: Final = "wanted.npz"
 _MAX_CHARACTERS: Final = 1500
-_MIX, _MASK = 0x9E3779B1, 0xFFFFFFFF
 _MAX_APART: Final = 3
 """Tokens from one word of a pair to the other."""
 _LAST_SENTENCES: Final = 3
@@ -29,38 +29,34 @@ _ASKS, _SAYS, _NEXT, _NEAR, _THREE, _FIRST, _LAST, _ROLE = range(1, 9)
 """Kinds of features."""
 
 
-def _mix(one: int, other: int) -> int:
-    return ((one ^ (one >> 15)) * _MIX + other) & _MASK
-
-
 def features_of(text: str) -> set[int]:
     """The features of a text: words, pairs and triples of its sentences, and of what its numbers are."""
     text = text[:_MAX_CHARACTERS]
     out: set[int] = set()
     for tokens, asks in _sentences(text):
         out.update(_of_sentence([_keys(token) for token in tokens], asks))
-    out.update(_mix(key_of(q.role), _ROLE) for q in quantities_in(text) if q.probability >= SURE)
+    out.update(mix(key_of(q.role), _ROLE) for q in quantities_in(text) if q.probability >= SURE)
     return out
 
 
 def _keys(token: Token) -> tuple[int, ...]:
     """A word and what it means."""
-    return (token.key, *(_mix(concept, _ROLE) for concept in token.concepts))
+    return (token.key, *(mix(concept, _ROLE) for concept in token.concepts))
 
 
 def _of_sentence(words: Sequence[tuple[int, ...]], asks: bool) -> Iterator[int]:
     kind = _ASKS if asks else _SAYS
     for at, here in enumerate(words):
-        yield from (_mix(key, kind) for key in here)
+        yield from (mix(key, kind) for key in here)
         for apart, there in enumerate(words[at + 1 : at + 1 + _MAX_APART], start=1):
             if apart == 1 or asks:
-                place = _mix(_NEXT if apart == 1 else _NEAR, kind)
-                yield from (_mix(_mix(one, other), place) for one in here for other in there)
+                place = mix(_NEXT if apart == 1 else _NEAR, kind)
+                yield from (mix(mix(one, other), place) for one in here for other in there)
         if asks and at + 2 < len(words):
-            yield _mix(_mix(_mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), _THREE)
+            yield mix(mix(mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), _THREE)
     if asks and words:
-        yield _mix(words[0][0], _FIRST)
-        yield from (_mix(key, _LAST) for key in words[-1])
+        yield mix(words[0][0], _FIRST)
+        yield from (mix(key, _LAST) for key in words[-1])
 
 
 def _sentences(text: str) -> Iterator[tuple[list[Token], bool]]:
@@ -77,22 +73,15 @@ def _sentences(text: str) -> Iterator[tuple[list[Token], bool]]:
 
 
 @lru_cache(maxsize=1)
-def model() -> Linear:
+def model() -> Softmax:
     """The shipped weights, read once per process."""
     import numpy as np
 
     with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return Linear(**read_linear(found))
+        return Softmax(**read_linear(found))
 
 
 @lru_cache(maxsize=16)
 def wanted_by_words(text: str) -> tuple[str, float]:
     """The quantity that is most probably asked for, ``fit`` for none, and its probability."""
-    import numpy as np
-
-    fitted = model()
-    known = fitted.known(features_of(text))
-    scores = fitted.bias + fitted.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
-    odds = np.exp(scores - scores.max())
-    best = int(odds.argmax())
-    return fitted.names[best], float(odds[best] / odds.sum())
+    return model().best(features_of(text))

@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.evidence import Evidence, Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated
-from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, whole
+from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 
 _CONFIDENCE: Final = 0.6
@@ -53,7 +53,7 @@ def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, 
     """The cards of one machine, and the fact of the cards of all: ``2 nodes of 8``."""
     parts = {}
     for role in ("nodes", "gpus_per_node", "gpu_count"):
-        sure = [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
+        sure = sure_of(text, role)
         if len({q.value for q in sure}) > 1:
             return None
         parts[role] = sure[0] if sure else None
@@ -72,7 +72,7 @@ def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, 
 
 def _limit(text: str, places: Sequence[tuple[int, Line]]) -> Fact | None:
     """What a person says may be used of a card at most, in place of what it holds; of one value."""
-    sure = [q for q in quantities_in(text) if q.role == "memory_limit" and q.probability >= SURE]
+    sure = sure_of(text, "memory_limit")
     if len({q.value for q in sure}) != 1 or negated(text, sure[0].start):
         return None
     start, line = _line_of(sure[0], places)
@@ -123,4 +123,4 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
 
 def shares_in(evidence: Evidence) -> tuple[float, ...]:
     """The shares of a card that the prose names for an engine."""
-    return tuple(q.value for q in quantities_in(evidence.prose) if q.role == "utilization" and q.probability >= SURE)
+    return tuple(q.value for q in sure_of(evidence.prose, "utilization"))

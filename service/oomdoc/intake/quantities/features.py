@@ -29,7 +29,8 @@ _SOLD: Final = frozenset(
 """Sizes of cards as they are sold, in GB."""
 
 
-def _mix(one: int, other: int) -> int:
+def mix(one: int, other: int) -> int:
+    """One feature of two, in their order."""
     return ((one ^ (one >> 15)) * _MIX + other) & _MASK
 
 
@@ -86,27 +87,27 @@ def _features(tokens: Sequence[Token], at: int, meanings: frozenset[int]) -> Ite
     before = [tokens[n] for n in range(at - 1, max(-1, at - 1 - _CLAUSE), -1)]
     behind = tokens[at + 1 : at + 1 + _CLAUSE]
     if before and before[0].end == token.start and before[0].word:
-        yield _mix(_slot("glued"), before[0].key)
+        yield mix(_slot("glued"), before[0].key)
     if behind and behind[0].start == token.end and behind[0].word:
-        yield _mix(_slot("glued behind"), behind[0].key)
+        yield mix(_slot("glued behind"), behind[0].key)
     for side, near in (("l", before), ("r", behind)):
         yield from _of_side(side, near, unit)
     keys = [_key(before, 2), _key(before, 1), _key(before, 0), _key(behind, 0), _key(behind, 1), _key(behind, 2)]
     for name, first, last in _RUNS:
         mixed = _slot(name)
         for key in keys[first:last]:
-            mixed = _mix(mixed, key)
+            mixed = mix(mixed, key)
         yield mixed
-        yield _mix(mixed, unit)
+        yield mix(mixed, unit)
     left = next((t.key for t in before if t.word), _EDGE)
     right = next((t.key for t in behind if t.word), _EDGE)
-    yield _mix(_mix(_slot("words"), left), right)
-    yield _mix(_mix(_slot("word left"), left), unit)
-    yield _mix(_mix(_slot("word right"), right), unit)
+    yield mix(mix(_slot("words"), left), right)
+    yield mix(mix(_slot("word left"), left), unit)
+    yield mix(mix(_slot("word right"), right), unit)
     yield from _of_clause(before, behind, unit)
-    of_text = _mix(_slot("text"), unit)
+    of_text = mix(_slot("text"), unit)
     for concept in meanings:
-        yield _mix(of_text, concept)
+        yield mix(of_text, concept)
 
 
 _RUNS: Final = (
@@ -130,15 +131,15 @@ def _key(side: Sequence[Token], place: int) -> int:
 def _of_side(side: str, near: Sequence[Token], unit: int) -> Iterator[int]:
     for place in range(_ORDERED):
         slot, key = _slot(f"{side}{place}"), _key(near, place)
-        yield _mix(slot, key)
+        yield mix(slot, key)
         if place < 3:
-            yield _mix(_mix(slot, unit), key)
+            yield mix(mix(slot, unit), key)
         for concept in near[place].concepts if place < len(near) else ():
-            yield _mix(_mix(slot, 1), concept)
-            yield _mix(_mix(_slot(f"{side} means"), unit), concept)
+            yield mix(mix(slot, 1), concept)
+            yield mix(mix(_slot(f"{side} means"), unit), concept)
     for one in near[:_NEAR]:
-        yield _mix(_slot(f"{side} near"), one.key)
-        yield _mix(_mix(_slot(f"{side} near unit"), unit), one.key)
+        yield mix(_slot(f"{side} near"), one.key)
+        yield mix(mix(_slot(f"{side} near unit"), unit), one.key)
 
 
 def _of_clause(before: Sequence[Token], behind: Sequence[Token], unit: int) -> Iterator[int]:
@@ -146,7 +147,7 @@ def _of_clause(before: Sequence[Token], behind: Sequence[Token], unit: int) -> I
         for one in near:
             if one.pause:
                 break
-            yield _mix(_slot("clause"), one.key)
-            yield _mix(_mix(_slot("clause unit"), unit), one.key)
+            yield mix(_slot("clause"), one.key)
+            yield mix(mix(_slot("clause unit"), unit), one.key)
             for concept in one.concepts:
-                yield _mix(_mix(_slot("clause means"), unit), concept)
+                yield mix(mix(_slot("clause means"), unit), concept)

@@ -170,6 +170,11 @@ MIN_CHANCE: Final = 0.3
 """Probability of a role that is looked for, where no other number has it more probably."""
 
 
+def sure_of(text: str, role: str) -> list[Quantity]:
+    """The numbers that surely have a role, in order."""
+    return [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
+
+
 def value_of(text: str, role: str) -> float | None:
     """The first number that surely has a role."""
-    return next((q.value for q in quantities_in(text) if q.role == role and q.probability >= SURE), None)
+    return next((q.value for q in sure_of(text, role)), None)

@@ -8,17 +8,14 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
-from oomdoc.intake.linear import Linear, read_linear
+from oomdoc.intake.linear import Softmax, read_linear
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import digits_of, tokens_of
 from oomkb.dataclass import dataclass
 from oomkb.tables import read_toml
-
-if TYPE_CHECKING:
-    import numpy as np
 
 WEIGHTS: Final = "weights.npz"
 _MAX_CHARACTERS: Final = 6_000
@@ -56,31 +53,13 @@ class Quantity:
     """Further roles that are not improbable, with their probabilities."""
 
 
-class Model(Linear):
-    """A softmax over the roles (``bench/train_quantities.py``)."""
-
-    __slots__ = ()
-
-    def probabilities(self, features: list[set[int]]) -> np.ndarray[Any, Any]:
-        """Probabilities (numbers, roles)."""
-        import numpy as np
-
-        scores = np.empty((len(features), len(self.names)), dtype=np.float32)
-        for n, found in enumerate(features):
-            known = self.known(found)
-            scores[n] = self.bias + self.weights[known].sum(axis=0) / np.sqrt(max(1, len(known)))
-        scores -= scores.max(axis=1, keepdims=True)
-        odds = np.exp(scores)
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-
 @lru_cache(maxsize=1)
-def model() -> Model:
+def model() -> Softmax:
     """The shipped weights, read once per process."""
     import numpy as np
 
     with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return Model(**read_linear(found))
+        return Softmax(**read_linear(found))
 
 
 _LEAST_NAMED: Final = 0.03
