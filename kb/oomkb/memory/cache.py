@@ -53,6 +53,13 @@ class Cache:
             kept += each * min(tokens, most)
         return kept
 
+    def part(self, share: float) -> Cache:
+        """What a share of the layers keeps."""
+        if share == 1.0:
+            return self
+        windowed = tuple((each * share, most) for each, most in self.windowed)
+        return Cache(self.token * share, windowed, self.fixed * share)
+
     def longest(self, pool: float) -> int:
         """The longest sequence that ``pool`` bytes hold; the model's own limit does not count here."""
         low, high = 0, _MAX_LENGTH

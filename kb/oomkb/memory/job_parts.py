@@ -47,6 +47,10 @@ class Serving:
     """Requests of the largest batch for which a CUDA graph is captured."""
     attention_dp: bool | None = None
     """``dp`` divides the tensor-parallel group: attention is split over ``tp / dp`` cards, all else over ``tp``."""
+    gpu_layers: int | None = None
+    """Layers on the cards, the output counted as one more; the others and their cache lie in host memory."""
+    cpu_expert_layers: int | None = None
+    """Layers whose experts lie in host memory (llama.cpp ``--n-cpu-moe``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ _ENTRY_CHARS: Final = 4_000
 _ENTRIES: Final = 1_000
 _MODELS: Final = 16  # beside the main one, each priced like it
 _RANK: Final = 1 << 16
+_LAYERS: Final = 1 << 12
 _TARGETS: Final = 20_000
 """Module names that adapters are put on: some list every one of a model of hundreds of layers."""
 _CONFIG_DEPTH: Final = 12
@@ -296,6 +297,10 @@ def value_schema(name: str) -> dict[str, Any]:
     return dict(_OTHERS[name][1])
 
 
+def _count(name: str, value: Any) -> int:
+    return _whole(name, value, least=0, most=_LAYERS)
+
+
 _Reader = Callable[[str, Any], Any]
 _FLAG: Final = (_flag, {"type": "boolean"})
 _TEXT: Final = (_text, {"type": "string"})
@@ -317,6 +322,7 @@ _PARTS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
     "loss": (lambda n, v: normalise("loss", v, where=n), {"type": "string", "enum": list(VOCABULARY["loss"])}),
     "targets": (_targets, {"anyOf": [{"type": "string"}, _NAMES_SCHEMA]}),
     "gpu_memory_utilization": (_share, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
+    **dict.fromkeys(("gpu_layers", "cpu_expert_layers"), (_count, {"type": "integer", "minimum": 0})),
     "engine": _TEXT,
     "kv_dtype": _TEXT,
     **dict.fromkeys(("colocated", "sleep", "cuda_graphs", "attention_dp", "dora", *_LOOP_FLAGS), _FLAG),

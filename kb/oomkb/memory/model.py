@@ -287,6 +287,8 @@ def _served(
         capacity_bytes=capacity,
         needed_bytes=process - found.kv_pool + found.kv_needed,
         fits_probability=None if capacity is None else start_probability(found, process, capacity),
+        host_bytes=found.host,
+        host_most_bytes=found.host,
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         served=Served(

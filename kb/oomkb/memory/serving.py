@@ -31,7 +31,7 @@ from oomkb.memory.overhead import normal
 from oomkb.memory.ranks import replicated, stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.states import weight_bytes
+from oomkb.memory.states import GGUF_BYTES, layers_and_output, weight_bytes
 from oomkb.units import GIB
 
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
@@ -125,6 +125,8 @@ class ServingBytes:
     largest_len: int | None = None
     """Longest length of which the pool holds ``at_once`` sequences; ``None`` where the capacity is not known."""
     at_once: int = 1
+    host: float = 0.0
+    """Weights and cache of layers that lie in host memory."""
     served: bool = True
     warnings: tuple[Note, ...] = ()
 
@@ -184,11 +186,14 @@ def serving_bytes(
         kept=engine.window_share,
         spread=engine.rule == "exact",
     )
+    whole, placed = cache.bytes_at(length), _placement(job, engine, s, shape)
+    cache = cache.part(placed.cached)
     at_once = (want.concurrency if want else None) or 1
     needed = at_once * (cache.bytes_at(length) + draft.cache)
     measured, context = outside_bytes(engine, s, device)
+    weights = weight_bytes(s, shape, float(min(s.param_bytes, 4))) + padding_bytes(engine, s, shape, device)
     held = ServingBytes(
-        weights=weight_bytes(s, shape, float(min(s.param_bytes, 4))) + padding_bytes(engine, s, shape, device),
+        weights=weights * placed.share,
         drafts=draft.weights,
         activations=profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
         graphs=graph_bytes(job, s, shape, requests=requests),
@@ -198,6 +203,7 @@ def serving_bytes(
         outside=measured + context,
         at_once=at_once,
         of_the_rest=engine.of_the_rest,
+        host=placed.host_bytes + at_once * whole * (1 - placed.cached) * s.pp,
     )
     capacity = capacity_bytes_of(job, device)
     if capacity is None:
@@ -211,6 +217,36 @@ def serving_bytes(
     held = replace(held, budget=budget, shared=shared, kv_pool=max(0.0, pool), largest_len=largest)
     held = replace(held, spread=_spread(engine, held))
     return replace(held, warnings=_short(held)) if budget < needed else held
+
+
+@dataclass(frozen=True, slots=True)
+class _Placement:
+    """What of a model one process keeps on its cards (llama.cpp)."""
+
+    share: float = 1.0
+    """Of the weights that the cards can hold."""
+    cached: float = 1.0
+    """Of the cache: that of a layer lies where the layer does."""
+    host_bytes: float = 0.0
+    """Weights in host memory."""
+
+
+def _placement(job: Job, engine: Engine, s: Setting, shape: ModelShape) -> _Placement:
+    """The last layers are on the cards, the output counts as one of them; experts are moved from the first layers.
+
+    llama.cpp of 2026: ``i_gpu_start = max(n_layer + 1 - n_gpu_layers, 0)`` (``src/llama-model.cpp``); ``--n-cpu-moe``
+    keeps the experts of the first layers in host memory (``common/arg.cpp``).
+    """
+    want, layers = job.serving, shape.layer_count
+    if want is None or engine.rule != "exact" or (want.gpu_layers is None and want.cpu_expert_layers is None):
+        return _Placement()
+    each = GGUF_BYTES.get(s.quant, float(min(s.param_bytes, 2)))
+    body, output = layers_and_output(s, shape, each)
+    slots = layers + 1 if want.gpu_layers is None else min(want.gpu_layers, layers + 1)
+    on = max(0, slots - 1)
+    moved = max(0, min(want.cpu_expert_layers or 0, layers) - (layers - on))
+    held = on / layers * body + (output if slots else 0.0) - moved * shape.expert_params * each / layers
+    return _Placement(held / (body + output), on / layers, body + output - held)
 
 
 def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:
@@ -336,6 +372,7 @@ def start_probability(found: ServingBytes, process: float, room: float) -> float
     What is uncertain is how much loading and profiling leave to the cache, not how much of the card the engine takes.
     """
     sigma = _WEIGHTS_SIGMA * found.weights + _ACTIVATIONS_SIGMA * found.activations + _OUTSIDE_SIGMA_BYTES
-    cache = normal((found.budget - found.kv_needed) / sigma) if found.kv_pool > 0 else 0.0
+    starts = found.kv_pool > 0 or not found.kv_needed
+    cache = normal((found.budget - found.kv_needed) / sigma) if starts else 0.0
     card = normal((room - process) / max(found.spread, 1.0))
     return round(min(cache, card), 4)

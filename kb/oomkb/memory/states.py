@@ -208,13 +208,18 @@ def _gguf_bytes(s: Setting, shape: ModelShape) -> float:
 
     ``src/llama-model.cpp``: ``dev_input`` is the CPU, layers and output are cut into as many parts as there are cards.
     """
-    each, layers, parts = GGUF_BYTES[s.quant], shape.layer_count, s.pp
+    layers, parts = shape.layer_count, s.pp
+    body, head = layers_and_output(s, shape, GGUF_BYTES[s.quant])
+    most = -(-(layers + 1) // parts)
+    return max(most * body / layers if parts > 1 else 0.0, (layers - most * (parts - 1)) * body / layers + head) / s.tp
+
+
+def layers_and_output(s: Setting, shape: ModelShape, each: float) -> tuple[float, float]:
+    """Bytes of all layers and of the output of a llama.cpp file, at ``each`` bytes a weight of the layers."""
     matrices = [(m, layer.count * m.count) for layer in shape.layers for m in layer.linears]
     uneven = sum(n * m.inputs * m.outputs for m, n in matrices if m.inputs % _GGUF_BLOCK) if "_k" in s.quant else 0
     body = (shape.text_params - shape.embed_params - shape.head_params) * each + uneven * _GGUF_UNEVEN
-    head = (shape.head_params or shape.embed_params) * max(each, _GGUF_HEAD)
-    most = -(-(layers + 1) // parts)
-    return max(most * body / layers if parts > 1 else 0.0, (layers - most * (parts - 1)) * body / layers + head) / s.tp
+    return body, (shape.head_params or shape.embed_params) * max(each, _GGUF_HEAD)
 
 
 def states_of(s: Setting, shape: ModelShape) -> States:

@@ -361,7 +361,7 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
     """Oomdoc's own proposal is taken."""
     before, _ = price_of(session.job, session.language)
     found = parts.plans_of(before, session.held) if before else ()
-    plans = [plan for plan in found if plan.priced and plan.name != "spilled"]
+    plans = [plan for plan in found if plan.priced]
     if not plans:
         return session, answers.explained(session.job, text, session.language)
     changes: dict[str, Any] = {}

@@ -234,7 +234,7 @@ def _host(about: Plain) -> Iterator[Message]:
     """Host memory of one machine: of what is offloaded, and of loading where that is asked."""
     job, estimate = about.job, about.estimate
     have = (job.host_gib or 0.0) * GIB
-    if job.offload and estimate.host_bytes >= GIB:
+    if (job.offload or estimate.served) and estimate.host_bytes >= GIB:
         if not host_is_short(job, estimate):
             key = "answer.host-of" if have else "answer.host"
             yield say(key, host_bytes=estimate.host_bytes, have_bytes=have)

@@ -122,7 +122,7 @@ class Plan:
     @property
     def priced(self) -> bool:
         """Whether its figures mean anything: it changes the job, and the changed job was estimated."""
-        return bool(self.estimate.phases) and (self.name == "spilled" or any(change.fields for change in self.changes))
+        return bool(self.estimate.phases) and any(change.fields for change in self.changes)
 
     @property
     def needed_bytes(self) -> float:

@@ -80,7 +80,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("topic.none-sure", topics=listed), *answer)
     if answer:
         short = found.outlook is not None and found.outlook.answer != "fits" and not found.sides
-        plan = _plan(found.plans) if short else None
+        layers_first = [*_other_plans(found), *found.plans] if _asks_layers(found) else found.plans
+        plan = _plan(layers_first) if short else None
         lead = [a for a in answer if a.key.startswith("answer.servers")]
         first, *rest = (a for a in answer if a not in lead)
         others = [a for a in rest if plan is None or a.key != "answer.instead"]
@@ -164,9 +165,13 @@ def _tensor(tensor: TensorMatch) -> Message:
 
 def _other_plans(found: Diagnosis) -> list[Plan]:
     """Plans that are named beside the first: how many layers go on the card, where that is asked."""
-    if found.asked is not None and found.asked.wanted == "layers":
+    if _asks_layers(found):
         return [p for p in found.plans if p.name == "spilled"]
     return [p for p in found.plans[1:] if p.name in _OTHERS]
+
+
+def _asks_layers(found: Diagnosis) -> bool:
+    return found.asked is not None and found.asked.wanted == "layers"
 
 
 _OTHERS: Final = ("keep-context", "spilled")

@@ -26,9 +26,11 @@ from oomdoc.diagnosis.fixes._remedy import (
     world_size,
 )
 from oomkb.dataclass import dataclass
+from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
+from oomkb.memory.states import GGUF_BYTES
 
 # Where the catalogue has no figure: an entry-level data-centre card.
 _TFLOPS: Final = 60.0
@@ -101,7 +103,7 @@ def throughput(job: Job, shape: ModelShape, device: Device | None, host_bytes: f
     :param host_bytes: the host memory of one machine by the job's estimate; of a paged optimizer it is what a step
         fetches and gives back.
     """
-    return _serving(job, shape, device) if is_serving(job) else _training(job, shape, device, host_bytes)
+    return (_serving if is_serving(job) else _training)(job, shape, device, host_bytes)
 
 
 def _peak_flops(job: Job, device: Device | None) -> float:
@@ -247,16 +249,29 @@ def _host_adam(job: Job, trainable: float) -> float:
     return plain * _ADAM_BYTES * trainable / _shards(job) * per_node / _HOST_MEMORY
 
 
-def _serving(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
-    """One decoding step of as many sequences as run at once: weights and KV cache read, products computed."""
+_ROWS_READ: Final = 50e9
+"""Bytes a second that a processor reads of weights in host memory: two channels of DDR4-3200 give 51.2 GB/s."""
+_STORED_BYTES: Final = {"none": 2.0, "fp8": 1.0, "int8": 1.0, **GGUF_BYTES}
+
+
+def _serving(job: Job, shape: ModelShape, device: Device | None, host_bytes: float) -> Throughput:
+    """One decoding step of as many sequences as run at once: weights and KV cache read, products computed.
+
+    What lies in host memory (layers of an engine that spills) is read there, once a step; of experts those that a token
+    takes.
+    """
     split = (job.tp or 1) * (job.pp or 1)
-    bits = {"none": 2.0, "fp8": 1.0, "int8": 1.0}.get(job.quant or "none", 0.6)
-    running = min(job.get("serving.max_num_seqs") or 256, 64)
+    bits = _STORED_BYTES.get(job.quant or "none", 0.6)
+    spills = has(job.framework, "spills", serving=True)
+    running = min(job.get("serving.max_num_seqs") or (1 if spills else 256), 64)
     length = min(job.get("serving.max_model_len") or job.seq_len or 4096, 4096)
     d = shape.dims
     kv_bytes = d.kv_elements_per_token * d.layers * (1 if job.get("serving.kv_dtype") in ("fp8", "int8") else 2)
     bandwidth = (device.bandwidth_bytes_per_s if device else None) or _BANDWIDTH
-    memory = (shape.params * bits + running * length * 0.5 * kv_bytes) / split / bandwidth
+    routed = d.top_k / d.experts if d.experts else 1.0
+    moved = host_bytes * (routed if job.get("serving.cpu_expert_layers") else 1.0)
+    read = (_active_params(shape) if spills else shape.params) * bits
+    memory = (max(0.0, read - moved) + running * length * 0.5 * kv_bytes) / split / bandwidth
     compute = 2 * _active_params(shape) * running / split / (_peak_flops(job, device) * 0.3)
     launch = 0.004 if job.get("serving.cuda_graphs") is False else 0.0
     link = _link_bytes_per_s(job, device, split)
@@ -267,6 +282,7 @@ def _serving(job: Job, shape: ModelShape, device: Device | None) -> Throughput:
         network_s=network,
         offload_s=0.0,
         bubble_s=0.0,
+        host_s=moved / _ROWS_READ,
         samples=float(running),
         tokens=float(running),
     )

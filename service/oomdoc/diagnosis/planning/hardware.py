@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_serving, remedy, world_size
 from oomdoc.diagnosis.fixes.hardware import ladder
 from oomdoc.diagnosis.planning.moves import Move, offered, variants_on
 from oomdoc.diagnosis.planning.prices import Hardware, Price, Prices
+from oomdoc.diagnosis.planning.spelling import key_of
 from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.evidence import say
 from oomkb.frameworks import line
@@ -123,51 +124,51 @@ def _layouts(prices: Prices, context: Context, count: int) -> Iterator[dict[str,
         yield {**fields, "sharding": "fsdp"}
 
 
-_USED: Final = 0.96
-"""Share of a card that layers are put on."""
-_HOST_SPEED: Final = 50e9
-"""Bytes a second that two channels of DDR4-3200 give (51.2 GB/s)."""
-
-
 def spilled(prices: Prices, context: Context, wanted: float) -> Plan | None:
     """As many layers as the cards hold, each with its part of the cache; ``None`` where the engine cannot, or need not.
 
-    Of a model of experts on one card their weights alone, where the engine can: a token reads few of them. Every token
-    reads every other weight once: those of the layers elsewhere at the speed of the host's memory.
+    Of a model of experts on one card their weights alone, where the engine can and that is enough: a token reads few of
+    them.
     """
-    estimate, served, device = prices.base.estimate, prices.base.estimate.served, prices.device
-    card, shape, cards = prices.capacity_bytes, prices.shape, prices.job.pp or 1
-    if served is None or card is None or device is None or device.unified or prices.base.probability >= wanted:
+    device, layers, framework = prices.device, prices.shape.layer_count, context.framework
+    if not is_serving(prices.job) or device is None or device.unified or prices.base.probability >= wanted:
         return None
-    weights, layers = estimate.phases["load"].total_bytes, shape.layer_count
-    each = (weights + served.needed_bytes) * cards / layers
-    fixed = (estimate.needed_bytes or 0.0) - weights - served.needed_bytes
-    count = min(layers - 1, cards * int((_USED * card - fixed) / each))
-    need, host, away = fixed + -(-count // cards) * each, (layers - count) * each, 1 - count / layers
-    key, how = "fixes.spilled.how", line(context.framework, "layers")
-    experts, moved = line(context.framework, "experts"), weights * shape.expert_params / shape.text_params / layers
-    if experts is not None and cards == 1 and moved:
-        whole = math.ceil(((estimate.needed_bytes or 0.0) - _USED * card) / moved)
-        if whole <= layers:
-            key, how, count, host = "fixes.spilled.how-experts", experts, whole, whole * moved
-            need, read = (estimate.needed_bytes or 0.0) - host, shape.dims.top_k / shape.dims.experts
-            away = host * read / (weights - layers * moved * (1 - read))
-    if how is None or count < 1 or not context.host_holds(host):
-        return None
-    slower = (device.bandwidth_bytes_per_s or _HOST_SPEED) / _HOST_SPEED
-    instruction = say(key, count=count, layers=layers, line=how.replace("{count}", str(count)))
-    held = replace(
-        estimate, needed_bytes=need, process_bytes=need, reserved_bytes=need, host_bytes=host, fits_probability=wanted
-    )
-    return Plan(
-        name="spilled",
-        changes=(Change(remedy="spilled", key="spilled", instruction=instruction),),
-        job=prices.job,
-        estimate=held,
-        fits_probability=wanted,
-        relative_speed=1 / (1 - away + away * slower),
-        safety="same-numbers",
-    )
+    present = prices.job.get("serving.gpu_layers")
+    counts = {"serving.gpu_layers": range(min(layers, layers if present is None else present), 0, -1)}
+    if prices.shape.expert_params and (prices.job.pp or 1) == 1 and line(framework, "experts"):
+        counts = {"serving.cpu_expert_layers": range(1, layers + 1), **counts}
+    for field, steps in counts.items():
+        how = line(framework, "experts" if field == "serving.cpu_expert_layers" else "layers")
+        at = bisect_left(steps, True, key=partial(_holds, prices, wanted, field))
+        price = prices.of({field: steps[at]}) if at < len(steps) else None
+        if how is None or price is None or not context.host_holds(price.estimate.host_bytes):
+            continue
+        count = steps[at]
+        key = "fixes.spilled.how-experts" if field == "serving.cpu_expert_layers" else "fixes.spilled.how"
+        instruction = say(key, count=count, layers=layers, line=how.replace("{count}", str(count)))
+        change = Change(
+            remedy="spilled",
+            key=key_of(framework, field),
+            old=prices.job.get(field),
+            new=count,
+            fields={field: count},
+            instruction=instruction,
+        )
+        return Plan(
+            name="spilled",
+            changes=(change,),
+            job=price.job,
+            estimate=price.estimate,
+            fits_probability=price.probability,
+            relative_speed=round(price.speed, 3),
+            safety="same-numbers",
+        )
+    return None
+
+
+def _holds(prices: Prices, wanted: float, field: str, count: int) -> bool:
+    price = prices.of({field: count})
+    return price is not None and price.probability >= wanted
 
 
 _SHORT: Final = "estimate.rollout-short"

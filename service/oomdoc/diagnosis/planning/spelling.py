@@ -174,8 +174,10 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
     """The framework's key for a job field, as a document spells it; the field's own name where there is none."""
     if field in _SEVERAL:
         return field
-    names = names_of(framework, field)
-    plain = {name.rpartition(":")[2].replace("-", "_"): name.rpartition(":")[2] for name in names}
+    plain: dict[str, str] = {}
+    for name in names_of(framework, field):
+        bare = name.rpartition(":")[2]
+        plain.setdefault(bare.replace("-", "_"), bare)
     for document in documents:
         for setting in document.settings:
             spelled = setting.key.lstrip("-").replace("-", "_")
@@ -183,7 +185,7 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
                 return with_dashes(setting.key, document)
     first = next(iter(plain.values()), field)
     if documents or not plain:
-        return _as_option(first, documents[0]) if documents and plain else first
+        return _as_option(first, documents[0], usual=framework in DASHED) if documents and plain else first
     return f"--{first}" if framework in DASHED and "." not in first else first
 
 
@@ -192,9 +194,13 @@ def with_dashes(key: str, document: Document) -> str:
     return next((f"{dashes}{key}" for dashes in ("--", "-") if f"{dashes}{key}" in _typed(document)), key)
 
 
-def _as_option(key: str, document: Document) -> str:
-    """A key that a document does not have yet, in the form of those that it has."""
-    dashed = "." not in key and any(word.startswith("--") for word in _typed(document))
+def _as_option(key: str, document: Document, *, usual: bool = False) -> str:
+    """A key that a document does not have yet, in the form of those that it has.
+
+    :param usual: whether keys of the framework are options of a command wherever there is one.
+    """
+    typed = _typed(document)
+    dashed = "." not in key and (any(word.startswith("--") for word in typed) or (usual and bool(typed)))
     return f"--{key}" if dashed else key
 
 
