@@ -28,7 +28,7 @@ def test_layers_on_the_card() -> None:
     said = " ".join(
         _said("llama 3.3 70b q4_k_m on a 3090 in llama.cpp: how many layers can I offload to the gpu?").split()
     )
-    layers = int(said.split("-ngl ")[1].split(".")[0])
+    layers = int(said.split("-ngl ")[1].split()[0].rstrip("."))
     assert 35 <= layers <= 45
 
 

@@ -11,6 +11,10 @@ from oomkb.units import GIB
 
 Vendor = Literal["nvidia", "amd", "huawei", "intel", "apple", "google", "other"]
 
+_SHARED_MEMORY_KIB = {
+    **{(6, 0): 48, (6, 1): 48, (7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99},
+    **{(9, 0): 227, (10, 0): 227, (10, 3): 227, (12, 0): 99, (12, 1): 99},
+}
 _UNIFIED = ("gb10", "spark", "jetson", "orin", "strix", "ryzen ai")
 
 
@@ -47,6 +51,13 @@ class Device:
     """Whether ``capacity_bytes`` follows from the size on the box by a rule, for want of a report."""
     capacity_interval_bytes: tuple[int, int] | None = None
     """Lowest and highest total that drivers report for it, as far as known."""
+
+    @property
+    def shared_memory_per_block_kib(self) -> int | None:
+        """On-chip shared memory that one thread block may take, KiB (CUDA C++ Programming Guide 13, "Technical
+        Specifications per Compute Capability"); ``None`` where it is not known.
+        """
+        return _SHARED_MEMORY_KIB.get(self.compute_capability or (0, 0))
 
     @property
     def unified(self) -> bool:

@@ -145,6 +145,12 @@ class Estimate:
     """Host memory of one machine: the tensors that are offloaded."""
     host_most_bytes: float = 0.0
     """With pinned blocks rounded up and kept, unless it is known that none is pinned."""
+    nvme_bytes: float = 0.0
+    """On the drives of one machine: the states and weights that are offloaded there."""
+    sequence_tokens: int = 0
+    """Tokens of one sequence of training, those of images included."""
+    image_tokens: int = 0
+    """Those of its images and videos."""
     host_phases: Mapping[str, Phase] = field(default_factory=lambda: MappingProxyType({}))
     """Host memory of one machine while it loads, trains and saves, by terms (:mod:`oomkb.memory.offload`)."""
     capacity_bytes: float | None = None

@@ -140,6 +140,7 @@ def estimate(
         trainable=states.trainable,
         paged=states.paged,
         loaded=loaded,
+        nvme=states.nvme,
     )
 
 
@@ -317,6 +318,7 @@ def _finish(
     trainable: int,
     paged: float,
     loaded: float = 0.0,
+    nvme: float = 0.0,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
     capacity = capacity_bytes_of(job, device)
@@ -369,6 +371,9 @@ def _finish(
         trainable=trainable,
         host_bytes=offloaded,
         host_most_bytes=most,
+        nvme_bytes=nvme,
+        sequence_tokens=int(s.seq) if s.training else 0,
+        image_tokens=s.images.tokens,
         host_phases=Later(lambda: _host_phases(job, s, shape, offloaded)),
         capacity_bytes=capacity,
         needed_bytes=found.needed,

@@ -156,6 +156,8 @@ class States:
     host: float
     host_most: float
     """With what pinned buffers take beyond their size, where it is not known that none is pinned."""
+    nvme: float = 0.0
+    """On the drives of one machine."""
     paged: float = 0.0
     """Optimizer states outside the caching allocator."""
     trainable: int = 0
@@ -285,6 +287,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         weights=weights if "param" in s.offload else 0.0,
         partition=trained / split_o,
     )
+    moved = (0.0 if on_gpu else optimizer + masters) + (weights if "param" in s.offload else 0.0)
     if not on_gpu:
         optimizer = masters = step = 0.0
     return States(
@@ -304,6 +307,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         trained=trained,
         host=host,
         host_most=host_most,
+        nvme=moved * s.gpus_per_node if s.nvme else 0.0,
         paged=optimizer if kind.paged else 0.0,
         trainable=trainable,
     )

@@ -11,6 +11,7 @@ digits and in words; what could hide something counts against a sentence.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from typing import Any, Final
 from oomdoc.chat.figures import BYTES, Figure, kind_of, numbers_in
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.wording import words as wordlist
-from oomkb.catalog.gpus import find, find_all
+from oomkb.catalog.gpus import find, find_all, variants
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns("provenance")
@@ -77,6 +78,8 @@ class Sources:
     """GiB; those that the person names."""
     peaks: set[float] = field(default_factory=set)
     """GiB; those that a run takes, or that the person names."""
+    said_numbers: set[float] = field(default_factory=set)
+    """Without a unit, in the words of the person: "Required: 131072" is of bytes."""
     verdicts: set[bool] = field(default_factory=set)
     texts: list[str] = field(default_factory=list)
 
@@ -90,6 +93,7 @@ class Sources:
     def add_said(self, text: str) -> None:
         """Words of the person."""
         self.add_text(text)
+        self.said_numbers |= {value for value, unit, _ in numbers_in(_normal(text)) if not unit}
         self.named |= self._sizes(_normal(text))
         self.peaks |= self.named
 
@@ -166,6 +170,8 @@ class Sources:
             self.numbers.add(value)
             if "_kib" in name:
                 self.sizes.add(value / 2.0**20)
+            if value != int(value):
+                self.numbers.add(float(math.floor(value)))  # of 11.89 requests eleven are whole
             if value != int(value) or "probability" in name or name.endswith("utilization"):
                 self.percents |= {100 * value, 100 * (1 - value)} if 0 < value < 1 else {100 * value}
             if name.endswith("_millions"):
@@ -177,6 +183,7 @@ class Sources:
     def _add_card(self, name: str) -> None:
         if (device := find(name)) is not None:
             self._add_capacity(device.capacity_bytes / 2.0**30)
+            self.sizes |= {one.nominal_bytes / 2.0**30 for one in variants(name) if one.nominal_bytes}
 
     def _add_capacity(self, gib: float) -> None:
         own = {gib, *(float(size) for size in _SOLD_AS if gib <= size <= 1.1 * gib)}
@@ -242,13 +249,17 @@ class Sources:
         # "from 21.04 to 11.60 GiB": the unit is said once.
         sizes = [Figure("size", f.value, f.step) for f in known if f.kind == "number" and f.step < _WHOLE]
         operands = [*known, *(size for size in sizes if any(map(size.is_near, self.sizes)))]
-        return all(Figure.of(*figure).follows(operands) for figure in unknown)
+        for figure in (Figure.of(*one) for one in unknown):  # "3.60 + 3.60 = 7.20, 41.00 / 7.20 = 5.7"
+            if not figure.follows(operands):
+                return False
+            operands.append(figure)
+        return True
 
     def _known(self, value: float, unit: str, decimals: int) -> bool:
         figure = Figure.of(value, unit, decimals)
         if figure.kind == "bits":
             return value in _WIDTHS
-        if unit in BYTES and value in _PER_PARAMETER:
+        if unit in BYTES and (value in _PER_PARAMETER or value in self.said_numbers):
             return True
         if figure.kind == "number":
             if unit == "k":
@@ -268,11 +279,13 @@ class Sources:
         return (
             self._in_texts(token)
             or bool(_PLAIN_PAIR.fullmatch(token))
-            or (
-                "_" in token and bool(_CALL.fullmatch(token)) and all(map(self._known_word, _CALL_PARTS.findall(token)))
-            )
-            or all(self._known_word(part) for part in re.split(r"[\s=:,]{1,4}", token) if part)
+            or all(self._known_part(part) for part in re.split(r"[\s=:,]{1,4}", token) if part)
         )
+
+    def _known_part(self, part: str) -> bool:
+        """A known word, or words that are, joined by dots: a key in its section, a function of a module."""
+        called = "_" in part and _CALL.fullmatch(part) is not None
+        return self._known_word(part) or (called and all(map(self._known_word, _CALL_PARTS.findall(part))))
 
     def _known_word(self, word: str) -> bool:
         """A key that some framework has, a job's field or word, a plain number: nothing that does harm."""

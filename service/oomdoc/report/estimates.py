@@ -117,6 +117,9 @@ def estimate_document(estimate: Estimate, *, identifier: str | None = None, lang
             name: {"total_gib": gib(p.total_bytes), "terms": {t: gib(v) for t, v in p.terms_bytes.items()}}
             for name, p in estimate.host_phases.items()
         },
+        "nvme_gib": gib(estimate.nvme_bytes),
+        "sequence_tokens": estimate.sequence_tokens,
+        "image_tokens": estimate.image_tokens,
         "params": estimate.params,
         "trainable": estimate.trainable,
         "capacity_gib": None if estimate.capacity_bytes is None else gib(estimate.capacity_bytes),

@@ -8,6 +8,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.forms import host_is_short, job_fits
 from oomdoc.planner import Compared
 from oomdoc.report.estimates import served_document, without_cache
+from oomkb.memory.device import Device
 from oomkb.units import GIB
 
 _CAUSES: Final = 3
@@ -48,6 +49,7 @@ def estimate(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
     interval = document["interval_gib"]
     return {
         **{k: document[k] for k in ("peak_gib", "peak_phase", "host_gib", "capacity_gib", "needed_gib", "fits")},
+        **{k: document[k] for k in ("nvme_gib", "sequence_tokens", "image_tokens") if document[k]},
         "spare_gib": _spare(
             document["capacity_gib"],
             document["peak_gib"]["process"] if document.get("serving") else document["needed_gib"],
@@ -60,6 +62,24 @@ def estimate(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
         "serving": document.get("serving"),
         "warnings": document.get("warnings") or [],
     }
+
+
+_FORMATS: Final = ("bf16", "fp8", "fp4")
+_KERNELS: Final = ("flash2", "flash3", "bnb", "triton")
+
+
+def card(device: Device | None) -> dict[str, Any]:
+    """What a GPU computes in (a format that it lacks can be stored in at most), and what its kernels may take."""
+    if device is None:
+        return {}
+    found = {
+        "name": device.name,
+        "computes_in": ["fp32", "fp16", *(name for name in _FORMATS if device.can(name))],
+        "cannot_compute_in": [name for name in _FORMATS if not device.can(name)],
+        "lacks": [name for name in _KERNELS if not device.can(name)],
+        "shared_memory_per_block_kib": device.shared_memory_per_block_kib,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def planned(document: Mapping[str, Any], detail: str) -> dict[str, Any]:

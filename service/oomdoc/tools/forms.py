@@ -41,6 +41,12 @@ class Estimated(_Form):
     terms_gib: dict[str, float] = Field(default={}, description="the largest terms of the peak phase, in GiB")
     phases_gib: dict[str, float] = Field(default={}, description="each phase at its fullest, in GiB of tensors")
     host_gib: float = Field(default=0.0, description="GiB of host memory per machine that offloading takes")
+    nvme_gib: float = Field(default=0.0, description="GiB on the drives of a machine, where offloading goes there")
+    sequence_tokens: int = Field(default=0, description="tokens of one training sequence, those of images included")
+    image_tokens: int = Field(default=0, description="of them those of all its images")
+    card: dict[str, Any] = Field(
+        default={}, description="the GPU: formats it computes in, kernels it lacks, on-chip shared memory of a block"
+    )
     capacity_gib: float | None = Field(default=None, description="GiB of one GPU")
     spare_gib: float | None = Field(
         default=None, description="capacity_gib less needed_gib, or less what a server takes; negative: too much"

@@ -82,7 +82,7 @@ def estimate(
     from oomdoc.diagnosis.forms import host_is_short
     from oomdoc.report.estimates import estimate_document
     from oomdoc.report.words import word
-    from oomkb.pricing import price_planned
+    from oomkb.pricing import device_of, price_planned
 
     stated = job_of(job)
     priced = price_planned(stated).estimate
@@ -90,7 +90,8 @@ def estimate(
     if host_is_short(stated, priced):
         short = word("chat.host-short", lang, host_bytes=priced.host_bytes, have_bytes=(stated.host_gib or 0.0) * GIB)
         found |= {"fits": False, "fits_probability": 0.0, "warnings": [*(found.get("warnings") or []), short]}
-    return forms.Estimated.model_validate(compact.estimate(found, detail))
+    shown = compact.estimate(found, detail) | {"card": compact.card(device_of(stated))}
+    return forms.Estimated.model_validate(shown)
 
 
 def compare(
