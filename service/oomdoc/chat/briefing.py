@@ -16,7 +16,7 @@ from oomdoc.stated import job_schema
 from oomdoc.tools import tool_named
 
 CHANGE: Final = "change_job"
-_WHOLE: Final = ("diagnose", "estimate", "compare", "plan", "fix", "search", "explain", "scan")
+_WHOLE: Final = ("diagnose", "estimate", "compare", "extrapolate", "plan", "fix", "search", "explain", "scan")
 _SMALL: Final = ("estimate", "compare", "plan", "explain")
 _BOUND: Final = ("lang", "detail", "text", "filename", "configs")
 """Arguments that the conversation gives: its language, and what was pasted in it."""
@@ -89,6 +89,9 @@ def _slim(name: str, schema: Mapping[str, Any], style: str, *, whole: bool) -> d
         return {"type": "object", "properties": fields}
     if name == "jobs":
         return {"type": "array", "items": {"type": "object"}, "description": "job fields of each, as in estimate"}
+    if name == "points":
+        point = {"type": "object", "properties": {"size": {"type": "number"}, "gib": {"type": "number"}}}
+        return {"type": "array", "items": point, "description": schema["description"]}
     kept = {k: v for k, v in schema.items() if k in ("type", "description", "items", "enum", "anyOf")}
     return kept or {"type": "string"}
 

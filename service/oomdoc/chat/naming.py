@@ -17,6 +17,7 @@ from oomkb.errors import JobError
 from oomkb.memory.job import Job
 
 _NUMBER: Final = re.compile(f"(?i){NUMBER}")
+_NEAR: Final = 5e-3
 _DERIVED: Final = ("world", "dp", "params_b", "nodes")
 """Fields that follow from others: their numbers need not be said."""
 
@@ -38,6 +39,18 @@ def check_named(name: str, value: float, text: str, before: Session, sources: So
         named |= {round(operator.apply(float(present)), 3) for operator in find_operators(text)}
     if not any(abs(value - one) < 1e-6 or abs(value - one / 100) < 1e-6 for one in named):
         raise JobError("nobody named this value", where=name, hint="ask the person, or take one that a result proposes")
+
+
+def check_measured(points: Any, sources: Sources) -> None:
+    """Nothing, where every figure of the points was said or read.
+
+    :raises JobError: where one was not.
+    """
+    known = [*sources.numbers, *sources.sizes]
+    for point in points if isinstance(points, list) else []:
+        for value in point.values() if isinstance(point, Mapping) else []:
+            if isinstance(value, int | float) and not any(abs(value - one) < _NEAR for one in known):
+                raise JobError(f"nobody measured {value:g}", where="points", hint="take the person's own figures")
 
 
 def with_valid(fields: Mapping[str, Any], base: Job) -> tuple[Job, dict[str, str]]:

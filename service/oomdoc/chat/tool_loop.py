@@ -23,7 +23,7 @@ from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
-from oomdoc.chat.naming import check_named, plain_document, with_valid
+from oomdoc.chat.naming import check_measured, check_named, plain_document, with_valid
 from oomdoc.chat.prices import price_of
 from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
 from oomdoc.chat.session import Reply, Session, difference
@@ -317,9 +317,9 @@ class _Turn:
         if call.name == CHANGE:
             return self._change(given)
         tool = tool_named(call.name)
-        if "lang" in tool.input_schema["properties"]:
-            given["lang"] = self.session.language
+        given |= {"lang": self.session.language} if "lang" in tool.input_schema["properties"] else {}
         given.pop("detail", None)
+        check_measured(given.get("points"), self.sources)
         about = [given.get(name) for name in ("job", "jobs", "base", "fields")]
         if call.name in ("estimate", "plan"):
             given["job"] = plain_document(job_of(given.get("job") or {}, self.session.job))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oomdoc.tools.functions import compare, diagnose, estimate, explain, fix, plan, scan, search
+from oomdoc.tools.functions import compare, diagnose, estimate, explain, extrapolate, fix, plan, scan, search
 from oomdoc.tools.registry import TOOLS, Tool, tool_named
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "diagnose",
     "estimate",
     "explain",
+    "extrapolate",
     "fix",
     "plan",
     "scan",

@@ -155,6 +155,25 @@ class Comparison(_Form):
     best: str | None = Field(default=None, description="the fastest that fits")
 
 
+class Point(BaseModel):
+    """What somebody measured of a run at one size."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    size: float = Field(ge=0, le=1e9, description="micro-batch, tokens, users, images ...")
+    gib: float = Field(gt=0, le=1e6, description="memory that was measured, as it was written")
+
+
+class Extrapolated(_Form):
+    """A straight line through measured figures."""
+
+    fixed_gib: float = Field(description="what does not depend on the size: weights, states")
+    each_gib: float = Field(description="what one more of the size takes")
+    largest_miss_gib: float = Field(default=0.0, description="how far the farthest point lies from the line")
+    rows: list[dict[str, Any]] = Field(default=[], description="each size asked about: needed_gib, fits, spare_gib")
+    largest: int | None = Field(default=None, description="the largest whole size within the room")
+
+
 class Fixed(_Form):
     """A file with job fields written into it."""
 

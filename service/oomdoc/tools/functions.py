@@ -1,4 +1,4 @@
-"""The functions: diagnose, estimate, compare, plan, fix, search, explain, scan.
+"""The functions: diagnose, estimate, compare, extrapolate, plan, fix, search, explain, scan.
 
 Each takes plain values and gives a form of :mod:`oomdoc.tools.forms`; all raise :class:`~oomkb.errors.OomdocError` with
 place and next step for what they cannot take.
@@ -7,6 +7,7 @@ place and next step for what they cannot take.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import linear_regression
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -22,6 +23,7 @@ Progress = Callable[[float, str], None]
 """(part that is done, what comes next)"""
 
 _MAX_JOBS: Final = 16
+_MIN_SIZES: Final = 2
 _DETAIL: Final = "full: everything that was computed (20 times as long)."
 
 
@@ -126,6 +128,36 @@ def compare(
     return forms.Comparison(rows=rows, best=best.name if best else None)
 
 
+def extrapolate(
+    points: Annotated[list[forms.Point], Field(min_length=2, max_length=32, description="Two sizes or more.")],
+    at: Annotated[list[float], Field(max_length=32, description="Sizes that nobody measured.")] = [],  # noqa: B006
+    room_gib: Annotated[float | None, Field(gt=0, le=1e6, description="What may be used, GiB.")] = None,
+    progress: Progress = _silent,
+) -> forms.Extrapolated:
+    """Work out other sizes from what somebody measured of the same run at two sizes or more, without any model of it.
+
+    Memory grows in a straight line with micro-batch, cached tokens, users and images; with length where attention is
+    fused. Only sizes may differ between the points.
+    """
+    sizes, held = [point.size for point in points], [point.gib for point in points]
+    if len(set(sizes)) < _MIN_SIZES:
+        raise InputError("all points have one size", where="points", hint="give what was measured at another size")
+    each, fixed = linear_regression(sizes, held)
+    rows = []
+    for size in at:
+        row: dict[str, Any] = {"size": size, "needed_gib": round(fixed + each * size, 3)}
+        if room_gib is not None:
+            row |= {"fits": row["needed_gib"] <= room_gib, "spare_gib": round(room_gib - row["needed_gib"], 3)}
+        rows.append(row)
+    return forms.Extrapolated(
+        fixed_gib=round(fixed, 3),
+        each_gib=round(each, 4),
+        largest_miss_gib=round(max(abs(fixed + each * s - h) for s, h in zip(sizes, held, strict=True)), 3),
+        rows=rows,
+        largest=int((room_gib - fixed) / each) if room_gib is not None and each > 0 and room_gib > fixed else None,
+    )
+
+
 def plan(
     job: Annotated[JobFields | None, Field(description="The job, or what differs from the text.")] = None,
     text: Annotated[str, Field(description="A config or launch script, as it stands.")] = "",
@@ -221,4 +253,6 @@ def scan(
     return forms.Advisories(scanned=len(versions), advisories=found, seen=seen)
 
 
-ALL: Final[Sequence[Callable[..., Any]]] = (diagnose, estimate, compare, plan, fix, search, explain, scan)
+ALL: Final[Sequence[Callable[..., Any]]] = (
+    *(diagnose, estimate, compare, extrapolate, plan, fix, search, explain, scan),
+)

@@ -23,7 +23,7 @@ import jsonschema
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from oomdoc.tools import tool_named
+from oomdoc.tools import TOOLS, tool_named
 
 MCP, SERVE = ("mcp", "--transport", "http"), ("serve",)
 LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 15.77 GiB"
@@ -84,7 +84,7 @@ def document(result: Any) -> dict[str, Any]:
 async def everything(session: ClientSession) -> None:
     """What any client may do, whatever carries it."""
     tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-    assert list(tools) == ["diagnose", "estimate", "compare", "plan", "fix", "search", "explain", "scan"]
+    assert list(tools) == ["diagnose", "estimate", "compare", "extrapolate", "plan", "fix", "search", "explain", "scan"]
     job = tools["estimate"].input_schema["properties"]["job"]
     assert job["properties"]["seq_len"]["description"].endswith("[tokens]")
     assert "qlora" in job["properties"]["method"]["enum"]
@@ -170,7 +170,7 @@ def test_keys_are_those_of_the_api(command: tuple[str, ...], tmp_path: Path) -> 
         return len((await session.list_tools()).tools)
 
     with serving(command, tmp_path, OOMDOC_AUTH="required", OOMDOC_API_KEYS=f"{KEY}:read") as url:
-        assert over_http(url, tools, KEY) == 8
+        assert over_http(url, tools, KEY) == len(TOOLS)
         for wrong in ("", "another-key-of-sixteen"):
             with pytest.raises(BaseExceptionGroup, match="TaskGroup"):
                 over_http(url, tools, wrong)
