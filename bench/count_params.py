@@ -28,6 +28,7 @@ UNCHECKED: Mapping[str, str] = {
     "gemma3n": "its vision tower needs the timm package",
     "phi3_v": "vision tower and projector only in the model's own code",
     "phi4mm": "vision and speech towers and their adapters only in the model's own code",
+    "kimi_k3": "only in the model's own code: transformers' kimi_linear has neither its latent experts nor its gates",
     "minicpmv": "resampler only in the model's own code",
     "qwen-vl": "vision tower only in the model's own code",
 }

@@ -83,8 +83,7 @@ def test_find_nothing(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "Qwen/Qwen2.5-Omni-7B",
-        "Qwen/Qwen3-Omni-30B-A3B-Instruct",
+        "Qwen/Qwen2.5-Omni-3B",
         "XiaomiMiMo/MiMo-V2-Pro",
         "upstage/solar-pro-preview-instruct",
         "arcee-ai/Trinity-Mini",

@@ -22,6 +22,8 @@ def gate_of(family: Family, c: Mapping[str, Any]) -> str:
     """The gate on attention's output, by the family or by the key that switches one on."""
     if c.get("attn_output_gate") is not None:
         return (family.gate or "query") if c["attn_output_gate"] else ""
+    if c.get("mla_use_output_gate") is not None:
+        return "full" if c["mla_use_output_gate"] else ""
     if c.get("use_attention_gate") is not None or c.get("gating") is not None:
         return "head" if c.get("use_attention_gate") or c.get("gating") else ""
     return family.gate

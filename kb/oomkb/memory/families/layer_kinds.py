@@ -48,7 +48,7 @@ def expert_fields(kind: str, c: Config, ffn: int, layers: int) -> dict[str, Any]
         "experts": experts,
         "top_k": max(1, _largest(of(c, "top_k", 2))),
         "expert_ffn": width,
-        "expert_latent": int(c.get("moe_latent_size") or 0),
+        "expert_latent": int(c.get("moe_latent_size") or c.get("routed_expert_hidden_size") or 0),
         "shared_ffn": shared,
         "sparse": _sparse(kind, c, layers),
         "dense_too": bool(c.get("enable_moe_block")) or kind == "longcat_flash",

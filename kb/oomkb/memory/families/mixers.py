@@ -108,17 +108,23 @@ def _delta(c: Config, h: int) -> Mixed:
 
 
 def _kda(c: Config, h: int) -> Mixed:
-    """Kimi delta attention (arXiv 2510.26692): low-rank gates, or full ones where the configuration is Bailing's."""
+    """Kimi delta attention (arXiv 2510.26692): low-rank gates, full ones where the configuration is Bailing's, and an
+    output gate of full rank where it says so (Kimi K3).
+    """
     inner = c.get("linear_attn_config")
     own = {**c, **inner} if isinstance(inner, Mapping) else c
     heads = _int(own, "linear_num_heads", "num_heads", "num_attention_heads")
     width = _int(own, "linear_head_dim", "head_dim", default=128)
     wide = heads * width
-    full = str(c.get("model_type", "")).startswith("bailing")
-    gates = (
-        (_matrix("f_proj", h, wide), _matrix("g_proj", h, wide))
-        if full
-        else tuple(m for n in "fg" for m in (_matrix(n + "_a_proj", h, width), _matrix(n + "_b_proj", width, wide)))
+    full = "fg" if str(c.get("model_type", "")).startswith("bailing") else "g" if own.get("use_full_rank_gate") else ""
+    gates = tuple(
+        m
+        for n in "fg"
+        for m in (
+            (_matrix(f"{n}_proj", h, wide),)
+            if n in full
+            else (_matrix(f"{n}_a_proj", h, width), _matrix(f"{n}_b_proj", width, wide))
+        )
     )
     linears = (
         *(_matrix(n, h, wide) for n in ("q_proj", "k_proj", "v_proj")),

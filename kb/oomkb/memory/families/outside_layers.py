@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomkb.memory.families.dimensions import Dims
 from oomkb.memory.families.encoder_decoder import pair_extra
 
-_AUDIO = ("qwen2_audio", "qwen2_5_omni", "voxtral", "audioflamingo", "musicflamingo", "gemma4")
+_AUDIO = ("qwen2_audio", "qwen2_5_omni", "qwen3_omni", "voxtral", "audioflamingo", "musicflamingo", "gemma4")
 
 
 def audio_known(config: Mapping[str, Any]) -> bool:
@@ -32,6 +32,10 @@ def audio_params(config: Mapping[str, Any], decoder: int) -> int:
     ffn = _int(raw, "encoder_ffn_dim", "intermediate_size") or 4 * hidden
     mels = _int(raw, "num_mel_bins") or 128
     layer = 4 * hidden * hidden + 3 * hidden + 2 * hidden * ffn + ffn + hidden + 4 * hidden
+    if kind.startswith("qwen3_omni"):  # frames are joined by three convolutions over both axes
+        wide, rows = _int(raw, "downsample_hidden_size") or 480, -(-mels // 8)
+        entry = 9 * wide + 2 * 9 * wide * wide + 3 * wide + wide * rows * hidden
+        return layers * layer + entry + 2 * hidden + hidden * hidden + hidden + hidden * decoder + decoder
     total = layers * layer + 3 * hidden * (mels + hidden) + 2 * hidden + 2 * hidden
     if "omni" in kind:  # sinusoidal positions; two learned tokens around the sound
         return total + 2 * decoder + hidden * decoder + decoder
