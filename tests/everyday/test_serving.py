@@ -383,3 +383,35 @@ def test_a_context_that_nobody_stated_is_the_models_own_and_can_be_lowered() -> 
     document = diagnosed(text)
     assert document["estimate"]["serving"]["kv_needed_gib"] == pytest.approx(5.0, rel=0.01)
     assert document["plans"][0]["changes"][0]["key"] == "--max-model-len"
+
+
+@pytest.mark.parametrize(("layers", "weights", "cache"), [(99, 18.03, 8.0), (50, 13.95, 6.125), (1, 0.60, 0.0)])
+def test_layers_on_the_card_carry_their_part_of_the_cache(layers: int, weights: float, cache: float) -> None:
+    """Of Qwen2.5 32B, 64 layers of 17.43 GiB together and an output of 0.60: the output counts as the first of -ngl."""
+    serving = {"max_model_len": 32768, "gpu_layers": layers}
+    job = {"model": "Qwen/Qwen2.5-32B-Instruct", "quant": "q4_k_m", "framework": "llama.cpp", "gpu": "A100 80GB"}
+    found = price(Job.from_document(job | {"serving": serving})).estimate
+    terms = found.phases["serving"].terms_bytes
+    assert terms["weights"] / GIB == pytest.approx(weights, abs=0.02)
+    assert terms.get("kv cache", 0.0) / GIB == pytest.approx(cache, abs=0.01)
+    assert (terms["weights"] + terms.get("kv cache", 0.0) + found.host_bytes) / GIB == pytest.approx(26.03, abs=0.02)
+
+
+def test_flags_for_layers_and_experts_are_priced_as_they_stand() -> None:
+    """30B-A3B in Q8_0: 28.7 of 31 GiB are experts, of 48 layers alike."""
+    command = "llama-server -m Qwen3-30B-A3B-Q8_0.gguf -c 32768 -ngl 99 --n-cpu-moe 24 on a 3090: does it fit?"
+    document = diagnosed(command)
+    assert document["job"]["serving"]["cpu_expert_layers"] == 24
+    assert document["outlook"]["answer"] == "fits"
+    assert document["estimate"]["host_gib"] == pytest.approx(28.69 / 2, abs=0.1)
+    assert "14.3" in document["summary"]
+
+
+def test_a_plan_that_leaves_layers_out_is_what_its_own_fields_cost() -> None:
+    document = diagnosed("Qwen2.5-32B Q4_K_M in llama.cpp on a 3090 with 32k context: how many layers can I offload?")
+    plan = next(p for p in document["plans"] if p["name"] == "spilled")
+    (change,) = plan["changes"]
+    job = {**document["job"], "serving": document["job"]["serving"] | {"gpu_layers": change["to"]}}
+    assert change["fields"] == {"serving.gpu_layers": change["to"]}
+    again = price(Job.from_document(job), careful=True).estimate
+    assert (again.needed_bytes or 0) / GIB == pytest.approx(plan["needed_gib"], abs=0.02)

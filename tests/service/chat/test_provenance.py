@@ -19,7 +19,8 @@ ESTIMATE = {
 @pytest.fixture
 def sources() -> Sources:
     found = Sources()
-    found.add_said("an embedding server needs 6 GB beside it")
+    found.add_said("an embedding server needs 6 GB beside it; Required: 131072")
+    found.add_document({"serving": {"max_concurrency": 11.89}})
     found.add_document(ESTIMATE)
     found.add_document({"needed_gib": 11.5985, "terms_gib": {"weights": 5.61}})
     return found
@@ -35,6 +36,9 @@ def sources() -> Sources:
         "KV 缓存仍是 16 位。",
         "`vllm serve --tensor-parallel-size 2` starts it; embeddings and lm_head stay as they are.",
         "Set OLLAMA_FLASH_ATTENTION=1.",
+        "Two of them are 21.04 + 21.04 = 42.08 GiB, and 42.08 / 11.60 is about 3.6.",
+        "It holds eleven at once, 11 of them.",
+        "The kernel asks for 131,072 bytes.",
     ],
 )
 def test_what_stands_somewhere_may_be_said(sources: Sources, sentence: str) -> None:

@@ -173,3 +173,32 @@ def test_what_follows_from_a_changed_field_is_worked_out_anew() -> None:
     assert job_of({"model": "Qwen/Qwen2.5-14B"}, base).params_b is None
     assert job_of({"tp": 2}, base).sp == 2
     assert job_of({"tp": 2, "sp": 4}, base).sp == 4
+
+
+def test_measured_sizes_give_others_by_a_straight_line() -> None:
+    """2 → 17.4 and 4 → 24.6: 3.6 each beside 10.2."""
+    points = [{"size": 2, "gib": 17.4}, {"size": 4, "gib": 24.6}]
+    found = tool_named("extrapolate").call({"points": points, "at": [8, 9], "room_gib": 39.4})
+    assert (found["fixed_gib"], found["each_gib"], found["largest"]) == (10.2, 3.6, 8)
+    assert [(row["needed_gib"], row["fits"]) for row in found["rows"]] == [(39.0, True), (42.6, False)]
+
+
+def test_one_size_is_no_line() -> None:
+    with pytest.raises(InputError, match="one size"):
+        tool_named("extrapolate").call({"points": [{"size": 2, "gib": 17.4}, {"size": 2, "gib": 18.0}]})
+
+
+def test_an_estimate_says_what_the_card_computes_in_and_what_the_drives_hold() -> None:
+    """Adam's two moments and masters in fp32 with weights in 16 bits: 14 bytes of 8.03B parameters."""
+    job = {"model": "meta-llama/Llama-3.1-8B", "method": "full", "framework": "deepspeed", "sharding": "zero3", "gpus": 2}
+    moved = {"gpu": "A100", "offload": ["optimizer", "param"], "nvme_offload": True, "autocast": "bf16"}
+    found = tool_named("estimate").call({"job": {**job, **moved}})
+    assert found["nvme_gib"] == pytest.approx(14 * 8.03e9 / 2**30, rel=0.01)
+    assert found["card"]["cannot_compute_in"] == ["fp8", "fp4"]
+    assert found["card"]["shared_memory_per_block_kib"] == 163
+
+
+def test_image_tokens_are_counted_apart() -> None:
+    """1,003,520 pixels are 1,280 pieces of 28 x 28."""
+    job = {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "method": "lora", "images": 4, "max_pixels": 1003520, "seq_len": 2048}
+    assert tool_named("estimate").call({"job": job})["image_tokens"] == 4 * 1280
