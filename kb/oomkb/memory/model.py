@@ -13,7 +13,7 @@ from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Later, Phase, Served, merged
 from oomkb.memory.extra_models import ExtraMemory, extra_memory, with_critic
 from oomkb.memory.host import host_phases
-from oomkb.memory.images import unstated_images
+from oomkb.memory.images import images_of, unstated_images
 from oomkb.memory.intervals import (
     SCRIPT,
     group_of,
@@ -135,12 +135,11 @@ def estimate(
         device,
         phases,
         warnings,
-        host=(states.host + beside, states.host_most + beside),
+        host=(states.host + beside, states.host_most + beside, states.nvme),
         base=base,
         trainable=states.trainable,
         paged=states.paged,
         loaded=loaded,
-        nvme=states.nvme,
     )
 
 
@@ -254,7 +253,7 @@ def _serving(
     if found.served:
         return _served(job, s, shape, device, phases, warnings, found)
     base = found.weights + found.kv_pool
-    return _finish(job, s, shape, device, phases, warnings, host=(0.0, 0.0), base=base, trainable=0, paged=0.0)
+    return _finish(job, s, shape, device, phases, warnings, host=(0.0, 0.0, 0.0), base=base, trainable=0, paged=0.0)
 
 
 def _served(
@@ -290,6 +289,7 @@ def _served(
         fits_probability=None if capacity is None else start_probability(found, process, capacity),
         host_bytes=found.host,
         host_most_bytes=found.host,
+        image_tokens=images_of(job, shape).tokens,
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         served=Served(
@@ -313,12 +313,11 @@ def _finish(
     phases: Mapping[str, Phase],
     warnings: list[Note],
     *,
-    host: tuple[float, float],
+    host: tuple[float, float, float],
     base: float,
     trainable: int,
     paged: float,
     loaded: float = 0.0,
-    nvme: float = 0.0,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
     capacity = capacity_bytes_of(job, device)
@@ -371,7 +370,7 @@ def _finish(
         trainable=trainable,
         host_bytes=offloaded,
         host_most_bytes=most,
-        nvme_bytes=nvme,
+        nvme_bytes=host[2],
         sequence_tokens=int(s.seq) if s.training else 0,
         image_tokens=s.images.tokens,
         host_phases=Later(lambda: _host_phases(job, s, shape, offloaded)),

@@ -41,9 +41,11 @@ AGAIN: Final = (
 )
 
 
-def instructions(language: str) -> str:
-    """The system message."""
-    return _SYSTEM.format(language=_LANGUAGES[language])
+def instructions(language: str, style: str = "full") -> str:
+    """The system message; lines that begin with a plus are for models that have all functions."""
+    lines = [line for line in _SYSTEM.splitlines(keepends=True) if style == "full" or not line.startswith("+")]
+    text = "".join(f"-{line[1:]}" if line.startswith("+") else line for line in lines)
+    return text.format(language=_LANGUAGES[language])
 
 
 @cache

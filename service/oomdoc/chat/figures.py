@@ -12,10 +12,11 @@ from oomkb.dataclass import dataclass
 _NUMBER: Final = re.compile(
     r"(?<![A-Za-z_\d.])(?P<n>(?:\d{1,3}(?:,\d{3}){1,8}(?!\d)|\d{1,30})(?:\.\d{1,30})?)(?:e[+-]?\d{1,3})?"
     r"(?:[\s-]?(?P<unit>bits?(?![A-Za-z])|[KMGTP]i?B(?:ytes?)?|[KMGTP]i?b(?:it|ytes?)?|gi(?:ga|bi)bytes?|me(?:ga|bi)bytes?|bytes?|%|per\s?cent|字节|百分点|位(?![数于置])"
-    r"|[GMkK](?![A-Za-z])))?",
+    r"|[GMkK](?![A-Za-z])|[万亿]))?",
     re.I,
 )
 _UNIT_BYTES: Final = {"k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40, "p": 2.0**50}
+_TIMES: Final = {"万": 1e4, "亿": 1e8}
 BYTES: Final = ("bytes", "byte", "字节")
 
 
@@ -80,6 +81,8 @@ def kind_of(value: float, unit: str) -> tuple[str, float]:
         return "bits", value
     if not unit or unit == "k":
         return "number", value
+    if unit in _TIMES:
+        return "number", value * _TIMES[unit]
     if unit in ("%", "percent", "百分点"):
         return "percent", value
     scale = _UNIT_BYTES.get(unit[0], 1.0) if unit not in BYTES else 1.0

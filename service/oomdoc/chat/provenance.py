@@ -52,6 +52,9 @@ _SOLD_AS: Final = (
     *(4, 6, 8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 46, 48, 64, 72, 80, 94, 96, 128, 141, 144, 180, 192, 256, 288),
 )
 """GB that cards are sold with; what they hold is up to a tenth less."""
+_SIDES: Final = re.compile(r"(?<![\d.])(\d{2,5})\s?[x×*]\s?(\d{2,5})(?![\d.])")
+"""Width and height."""
+_NO_FIGURE: Final = "a figure that nothing gave"
 _MAX_OPERANDS: Final = 12
 _SENTENCE: Final = re.compile(r".*?(?:[.!?](?=\s)|[。！？；]|\n|\Z)", re.DOTALL)
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]{0,80}")
@@ -93,6 +96,7 @@ class Sources:
     def add_said(self, text: str) -> None:
         """Words of the person."""
         self.add_text(text)
+        self.numbers |= {float(n) for pair in _SIDES.findall(_normal(text)) for n in pair}
         self.said_numbers |= {value for value, unit, _ in numbers_in(_normal(text)) if not unit}
         self.named |= self._sizes(_normal(text))
         self.peaks |= self.named
@@ -212,7 +216,7 @@ class Sources:
         if any(not self._in_texts(match[0]) for match in _RE["spelled_number"].finditer(plain)):
             return "a quantity in words"
         if not self._all_figures_known(plain, _normal(before)):
-            return "a figure that nothing gave"
+            return _NO_FIGURE
         plain = _RE["launchers"].sub(" ", plain)
         if any(not self._in_texts(match[0]) for match in _RE["commands"].finditer(plain)):
             return "a command that nothing gave"
@@ -244,8 +248,10 @@ class Sources:
         unknown = [figure for figure in figures if not self._known(*figure)]
         if not unknown:
             return True
-        around = [*figures, *numbers_in(self._without_names(before))]
-        known = [Figure.of(*f) for f in around if f not in unknown and self._known(*f)][:_MAX_OPERANDS]
+        sides = [(float(n), "", 0) for pair in _SIDES.findall(plain) for n in pair]  # of "28 × 28 pixels"
+        around = [*figures, *sides, *numbers_in(self._without_names(before))]
+        given = [f for f in around if f not in unknown and (f in sides or self._known(*f))]
+        known = [Figure.of(*f) for f in given[:_MAX_OPERANDS]]
         # "from 21.04 to 11.60 GiB": the unit is said once.
         sizes = [Figure("size", f.value, f.step) for f in known if f.kind == "number" and f.step < _WHOLE]
         operands = [*known, *(size for size in sizes if any(map(size.is_near, self.sizes)))]
@@ -330,6 +336,13 @@ def says_size(text: str, gib: float) -> bool:
     figures = (Figure.of(*figure) for figure in numbers_in(_normal(text)))
     # "31.50 of 39.39 GiB": the unit is said once.
     return any((f.kind == "size" or (f.kind == "number" and f.step < _WHOLE)) and f.is_near(gib) for f in figures)
+
+
+def is_about_memory(sentence: str, problem: str) -> bool:
+    """Whether what a withheld sentence said is computed in its place: all but mere counts."""
+    if problem != _NO_FIGURE or says_verdict(sentence):
+        return True
+    return any(kind_of(value, unit)[0] in ("size", "percent") for value, unit, _ in numbers_in(_normal(sentence)))
 
 
 def says_verdict(text: str) -> bool:

@@ -4,27 +4,10 @@ from __future__ import annotations
 
 from oomdoc.chat import parts
 from oomdoc.chat.prices import price_of
+from oomdoc.chat.provenance import says_size, says_verdict
 from oomdoc.chat.session import difference
-from oomkb.frameworks.circumstances import own_context
 from oomkb.memory.job import Job
-from oomkb.memory.setting import resolve_setting
-from oomkb.pricing import Priced
-
-
-def sizes_of(priced: Priced) -> dict[str, float]:
-    """What the terms are products of: parameters, layers, vocabulary, tokens of a step on each GPU."""
-    shape, setting = priced.shape, resolve_setting(priced.job, priced.shape)
-    found: dict[str, float] = {
-        "parameters_millions": round(priced.estimate.params / 1e6),
-        "trainable_millions": round(priced.estimate.trainable / 1e6, 1),
-        "layers": shape.layer_count,
-        "hidden": shape.dims.hidden,
-        "vocabulary": shape.dims.vocab,
-        "own_context": own_context(priced.job) or 0,
-    }
-    if setting.training:
-        found |= {"sequences_per_step": int(setting.batch), "tokens_per_step": int(setting.batch * setting.seq)}
-    return {name: size for name, size in found.items() if size}
+from oomkb.units import GIB
 
 
 def change_lines(before: Job, after: Job, language: str) -> list[str]:
@@ -36,3 +19,14 @@ def change_lines(before: Job, after: Job, language: str) -> list[str]:
         said.append(parts.versus(old.estimate, new.estimate, language))
         said += parts.was_assumed(old, difference(before, after), language)
     return [*said, *parts.standing(after, language, plans=False).said[:2]]
+
+
+def figures_left(before: Job, after: Job, answer: str, language: str) -> list[str]:
+    """The figures of a change, computed, where an answer lacks the size that decides or the verdict."""
+    estimate = priced.estimate if (priced := price_of(after, language)[0]) else None
+    sizes = [estimate.process_bytes, estimate.needed_bytes or 0.0] if estimate is not None else []
+    if estimate is not None and estimate.served is not None:
+        sizes.append(estimate.served.cache_bytes)
+    if any(says_size(answer, size / GIB) for size in sizes) and says_verdict(answer):
+        return []
+    return change_lines(before, after, language)[1:]

@@ -25,9 +25,9 @@ from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
 from oomdoc.chat.naming import check_measured, check_named, plain_document, with_valid
 from oomdoc.chat.prices import price_of
-from oomdoc.chat.provenance import Sources, says_size, says_verdict, sentences
+from oomdoc.chat.provenance import Sources, is_about_memory, sentences
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.standing import change_lines, sizes_of
+from oomdoc.chat.standing import change_lines, figures_left
 from oomdoc.diagnosis.explaining import asked_topics, beside
 from oomdoc.evidence import problem_of
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable
@@ -37,7 +37,6 @@ from oomdoc.tools import compact, tool_named
 from oomdoc.tools.functions import job_of
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, OomdocError
-from oomkb.units import GIB
 
 _LOG: Final = logging.getLogger("oomdoc.chat")
 MAX_CALLS: Final = 6
@@ -48,6 +47,8 @@ _TOKENS: Final = 120_000
 _RESULT_CHARS: Final = {"full": 6_000, "small": 2_200}
 _UNTOUCHED: Final = frozenset({"undo", "accept-plan", "talk"})
 _SHORT_TURN: Final = 12
+_ANSWERED: Final = 3
+"""Sentences of the model's that are an answer, where what it had to leave out is no size and no verdict."""
 _FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "inferred")
 _BEFORE: Final = ("peak_gib", "needed_gib", "fits", "peak_phase", "terms_gib", "serving")
 """What is told of the job before a change."""
@@ -120,7 +121,7 @@ class _Turn:
         self.read = respond(self.before, self.text) if describes else None
         unread = replace(self.before, language=language_of(self.before, self.text), refused=())
         self.session = self.read[0] if self.read else unread
-        self.start = self.session.job
+        self.start = self.shown = self.session.job
 
     def run(self) -> Iterator[str | Turned]:
         """The pieces, and the whole."""
@@ -137,10 +138,12 @@ class _Turn:
             session = turned.session.remembering(self.text, turned.reply.answer)
             yield Turned(session, self._noted(turned.reply))
             return
-        if self.open or not self.spoken:
+        short = bool(self.open) and self.spoken < _ANSWERED
+        if not self.spoken or short or any(is_about_memory(*one) for one in self.open):
             yield from self._give("\n".join(("", *self._computed(self.session.language))))
-        elif moved and not self.read:
-            yield from self._figures_left()
+        elif moved and not self.read and "extrapolate" not in self.called:  # what was measured comes before
+            answer, job = "".join(self.said), self.session.job
+            yield from self._give("\n".join(("", *figures_left(self.before.job, job, answer, self.session.language))))
         answer = "".join(self.said).strip()
         session = self.session.remembering(self.text, answer)
         priced, _ = price_of(session.job, session.language)
@@ -251,7 +254,7 @@ class _Turn:
             "reading": self._reading(),
         }
         self.sources.add_document(state)
-        messages: list[dict[str, Any]] = [{"role": "system", "content": instructions(language)}]
+        messages: list[dict[str, Any]] = [{"role": "system", "content": instructions(language, self.model.style)}]
         for earlier, answer in self.session.dialogue:
             self.sources.add_said(earlier)
             self.sources.add_text(answer)
@@ -270,7 +273,7 @@ class _Turn:
         found = tool_named("estimate").call({"job": plain_document(self.session.job), "lang": self.session.language})
         if self.model.style == "small":
             return {name: found[name] for name in ("needed_gib", "fits", "spare_gib")}
-        return {**brief(found), "sizes": sizes_of(priced)}
+        return brief(found)
 
     def _reading(self) -> dict[str, Any]:
         """What oomdoc makes of the turn without the model."""
@@ -377,23 +380,11 @@ class _Turn:
 
     def _changed_line(self, call: ToolCall) -> Iterator[str]:
         """What a change of the job did, in computed words, before anything the model says of it."""
-        if call.name != CHANGE or self.session.job == self.start or self.read:
+        if call.name != CHANGE or self.session.job == self.shown or self.read:
             return
-        piece = f"{change_lines(self.before.job, self.session.job, self.session.language)[0]}\n"
-        if piece in self.said:
-            return
+        piece = f"{change_lines(self.shown, self.session.job, self.session.language)[0]}\n"
+        self.shown = self.session.job
         yield from self._give(piece if not self.said else f"\n{piece}")
-
-    def _figures_left(self) -> Iterator[str]:
-        """The figures of a change, computed, where the model's words lack the peak or the verdict."""
-        estimate = priced.estimate if (priced := price_of(self.session.job, self.session.language)[0]) else None
-        answer = "".join(self.said)
-        sizes = [estimate.process_bytes, estimate.needed_bytes or 0.0] if estimate is not None else []
-        if estimate is not None and estimate.served is not None:
-            sizes.append(estimate.served.cache_bytes)
-        if not any(says_size(answer, size / GIB) for size in sizes) or not says_verdict(answer):
-            lines = change_lines(self.before.job, self.session.job, self.session.language)[1:]
-            yield from self._give("\n".join(("", *lines)))
 
 
 def _log(event: str, reason: str) -> None:

@@ -8,7 +8,10 @@ from typing import Any, Final
 from oomdoc.diagnosis.forms import host_is_short, job_fits
 from oomdoc.planner import Compared
 from oomdoc.report.estimates import served_document, without_cache
+from oomkb.frameworks.circumstances import own_context
 from oomkb.memory.device import Device
+from oomkb.memory.setting import resolve_setting
+from oomkb.pricing import Priced
 from oomkb.units import GIB
 
 _CAUSES: Final = 3
@@ -57,11 +60,22 @@ def estimate(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
         "fits_probability": document["fits_probability"],
         "interval_gib": {k: interval[k] for k in ("process", "level") if k in interval},
         "terms_gib": largest,
+        **({"states_gib": held} if (held := _states(document)) else {}),
         "phases_gib": {name: round(one["total_gib"], 2) for name, one in document["phases"].items()},
         "assumed": {name: one for name, one in document["assumed"].items() if name in _DECIDING},
         "serving": document.get("serving"),
         "warnings": document.get("warnings") or [],
     }
+
+
+_STATES: Final = ("weights", "adapters", "gradients", "optimizer states", "fp32 masters")
+
+
+def _states(document: Mapping[str, Any]) -> dict[str, float]:
+    """What training keeps on each GPU between its passes, sharded as it rests, with its sum."""
+    terms = document["phases"].get("optimizer-step", {"terms": {}})["terms"]
+    held = {name: round(terms[name], 2) for name in _STATES if terms.get(name)}
+    return held | ({"together": round(sum(held.values()), 2)} if len(held) > 1 else {})
 
 
 _FORMATS: Final = ("bf16", "fp8", "fp4")
@@ -80,6 +94,42 @@ def card(device: Device | None) -> dict[str, Any]:
         "shared_memory_per_block_kib": device.shared_memory_per_block_kib,
     }
     return {name: value for name, value in found.items() if value}
+
+
+def model(priced: Priced) -> dict[str, Any]:
+    """What the terms are products of: the model's sizes, and the tokens of a step on each GPU."""
+    shape, d = priced.shape, priced.shape.dims
+    caching = [layer for layer in shape.layers if layer.caches]
+    windowed = sum(layer.count for layer in caching if layer.window)
+    full = sum(layer.count for layer in caching if not layer.window)
+    found: dict[str, Any] = {
+        "parameters_millions": round(priced.estimate.params / 1e6),
+        "trainable_millions": round(priced.estimate.trainable / 1e6, 1),
+        "layers": shape.layer_count,
+        "hidden": d.hidden,
+        "vocabulary": d.vocab,
+        "own_context": own_context(priced.job) or 0,
+        "attention_heads": d.heads,
+        **({"latent_kv_width": d.kv_lora_rank + d.qk_rope_dim} if d.kv_lora_rank else {"kv_heads": d.kv_heads}),
+        "head_size": d.head_dim if not d.kv_lora_rank else 0,
+        "experts": d.experts,
+        "experts_per_token": d.top_k if d.experts else 0,
+    }
+    if d.experts:
+        active = shape.params - shape.expert_params * (1 - d.top_k / d.experts)
+        found["active_parameters_millions"] = round(active / 1e6)
+    if windowed or full < shape.layer_count:
+        window = max((int(layer.window or 0) for layer in caching), default=0)
+        found |= {"layers_with_full_attention": full, "layers_with_window": windowed, "window_tokens": window}
+        found["recurrent_layers"] = shape.layer_count - full - windowed
+    if shape.vision is not None:
+        side = shape.vision.patch * shape.vision.merge
+        fixed = shape.vision.tokens_per_image
+        found |= {"tokens_per_image_or_tile": fixed} if fixed else {"pixels_per_image_token": f"{side} x {side}"}
+    setting = resolve_setting(priced.job, shape)
+    if setting.training:
+        found |= {"sequences_per_step": int(setting.batch), "tokens_per_step": int(setting.batch * setting.seq)}
+    return {name: size for name, size in found.items() if size}
 
 
 def planned(document: Mapping[str, Any], detail: str) -> dict[str, Any]:

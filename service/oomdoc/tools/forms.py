@@ -39,11 +39,13 @@ class Estimated(_Form):
     interval_gib: dict[str, Any] = Field(default={}, description="[low, high] of the process's peak, and its level")
     peak_phase: str = Field(description="load, forward, loss, backward, optimizer-step, rollout, serving ...")
     terms_gib: dict[str, float] = Field(default={}, description="the largest terms of the peak phase, in GiB")
+    states_gib: dict[str, float] = Field(default={}, description="GiB that training keeps at rest, and together")
     phases_gib: dict[str, float] = Field(default={}, description="each phase at its fullest, in GiB of tensors")
     host_gib: float = Field(default=0.0, description="GiB of host memory per machine that offloading takes")
     nvme_gib: float = Field(default=0.0, description="GiB on the drives of a machine, where offloading goes there")
     sequence_tokens: int = Field(default=0, description="tokens of one training sequence, those of images included")
     image_tokens: int = Field(default=0, description="of them those of all its images")
+    model: dict[str, Any] = Field(default={}, description="the model's sizes, of which the terms are products")
     card: dict[str, Any] = Field(
         default={}, description="the GPU: formats it computes in, kernels it lacks, on-chip shared memory of a block"
     )

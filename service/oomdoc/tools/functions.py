@@ -87,12 +87,13 @@ def estimate(
     from oomkb.pricing import device_of, price_planned
 
     stated = job_of(job)
-    priced = price_planned(stated).estimate
+    whole = price_planned(stated)
+    priced = whole.estimate
     found = estimate_document(priced, language=lang)
     if host_is_short(stated, priced):
         short = word("chat.host-short", lang, host_bytes=priced.host_bytes, have_bytes=(stated.host_gib or 0.0) * GIB)
         found |= {"fits": False, "fits_probability": 0.0, "warnings": [*(found.get("warnings") or []), short]}
-    shown = compact.estimate(found, detail) | {"card": compact.card(device_of(stated))}
+    shown = compact.estimate(found, detail) | {"card": compact.card(device_of(stated)), "model": compact.model(whole)}
     return forms.Estimated.model_validate(shown)
 
 

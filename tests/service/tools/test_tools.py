@@ -190,7 +190,13 @@ def test_one_size_is_no_line() -> None:
 
 def test_an_estimate_says_what_the_card_computes_in_and_what_the_drives_hold() -> None:
     """Adam's two moments and masters in fp32 with weights in 16 bits: 14 bytes of 8.03B parameters."""
-    job = {"model": "meta-llama/Llama-3.1-8B", "method": "full", "framework": "deepspeed", "sharding": "zero3", "gpus": 2}
+    job = {
+        "model": "meta-llama/Llama-3.1-8B",
+        "method": "full",
+        "framework": "deepspeed",
+        "sharding": "zero3",
+        "gpus": 2,
+    }
     moved = {"gpu": "A100", "offload": ["optimizer", "param"], "nvme_offload": True, "autocast": "bf16"}
     found = tool_named("estimate").call({"job": {**job, **moved}})
     assert found["nvme_gib"] == pytest.approx(14 * 8.03e9 / 2**30, rel=0.01)
@@ -200,5 +206,11 @@ def test_an_estimate_says_what_the_card_computes_in_and_what_the_drives_hold() -
 
 def test_image_tokens_are_counted_apart() -> None:
     """1,003,520 pixels are 1,280 pieces of 28 x 28."""
-    job = {"model": "Qwen/Qwen2.5-VL-7B-Instruct", "method": "lora", "images": 4, "max_pixels": 1003520, "seq_len": 2048}
+    job = {
+        "model": "Qwen/Qwen2.5-VL-7B-Instruct",
+        "method": "lora",
+        "images": 4,
+        "max_pixels": 1003520,
+        "seq_len": 2048,
+    }
     assert tool_named("estimate").call({"job": job})["image_tokens"] == 4 * 1280
