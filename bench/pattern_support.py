@@ -33,11 +33,11 @@ thread = ""
 class Counting:
     """A compiled expression that notes the thread of every match."""
 
-    def __init__(self, compiled: re.Pattern[str]) -> None:
-        self.compiled = compiled
+    def __init__(self, expression: re.Pattern[str]) -> None:
+        self.expression = expression
 
     def __getattr__(self, name: str) -> Any:
-        made = getattr(self.compiled, name)
+        made = getattr(self.expression, name)
         if name not in ("search", "match", "fullmatch", "finditer", "findall", "split", "sub"):
             return made
 
@@ -49,9 +49,9 @@ class Counting:
                 hit = out
                 out = iter(out)
             elif name in ("split", "sub"):
-                hit = self.compiled.search(args[0] if name == "split" else args[1])
+                hit = self.expression.search(args[0] if name == "split" else args[1])
             if hit:
-                seen[self.compiled.pattern, self.compiled.flags & ~re.UNICODE].add(thread)
+                seen[self.expression.pattern, self.expression.flags & ~re.UNICODE].add(thread)
             return out
 
         return call
@@ -76,17 +76,11 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
 
-    def missing(self: Any, name: str) -> Any:
-        row = self.rows[name]
-        found = self[name] = Counting(re.compile(row.pattern, row.flags))
-        return found
-
     def compiled(self: Any) -> Any:
         if self._compiled is None:
             self._compiled = Counting(re.compile(self.pattern, self.flags))
         return self._compiled
 
-    patterns.Patterns.__missing__ = missing  # type: ignore[method-assign]
     sieve.Expression.compiled = compiled  # type: ignore[method-assign]
     for thread, text in texts(chosen.files):  # noqa: B007 (read by the counting expressions)
         evidence = read_text(text)

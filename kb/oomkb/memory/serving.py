@@ -31,7 +31,7 @@ from oomkb.memory.overhead import normal
 from oomkb.memory.ranks import replicated, stated_count
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
-from oomkb.memory.states import GGUF_BYTES, layers_and_output, weight_bytes
+from oomkb.memory.states import GGUF_BYTES, QUANT_BYTES, layers_and_output, weight_bytes
 from oomkb.units import GIB
 
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
@@ -240,13 +240,15 @@ def _placement(job: Job, engine: Engine, s: Setting, shape: ModelShape) -> _Plac
     want, layers = job.serving, shape.layer_count
     if want is None or engine.rule != "exact" or (want.gpu_layers is None and want.cpu_expert_layers is None):
         return _Placement()
-    each = GGUF_BYTES.get(s.quant, float(min(s.param_bytes, 2)))
-    body, output = layers_and_output(s, shape, each)
+    whole = weight_bytes(replace(s, pp=1), shape, float(min(s.param_bytes, 2)))
+    each = GGUF_BYTES.get(s.quant) or QUANT_BYTES.get(s.quant) or float(min(s.param_bytes, 2))
+    output = min(whole, layers_and_output(s, shape, each)[1])
+    body = whole - output
     slots = layers + 1 if want.gpu_layers is None else min(want.gpu_layers, layers + 1)
     on = max(0, slots - 1)
     moved = max(0, min(want.cpu_expert_layers or 0, layers) - (layers - on))
     held = on / layers * body + (output if slots else 0.0) - moved * shape.expert_params * each / layers
-    return _Placement(held / (body + output), on / layers, body + output - held)
+    return _Placement(held / whole, on / layers, whole - held)
 
 
 def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:

@@ -54,6 +54,8 @@ _SOLD_AS: Final = (
 """GB that cards are sold with; what they hold is up to a tenth less."""
 _SIDES: Final = re.compile(r"(?<![\d.])(\d{2,5})\s?[x×*]\s?(\d{2,5})(?![\d.])")
 """Width and height."""
+_SUREST: Final = 99.0
+_TWO: Final = 2
 _NO_FIGURE: Final = "a figure that nothing gave"
 _MAX_OPERANDS: Final = 12
 _SENTENCE: Final = re.compile(r".*?(?:[.!?](?=\s)|[。！？；]|\n|\Z)", re.DOTALL)
@@ -130,7 +132,7 @@ class Sources:
                 self._add_card(value)
             elif name in _SAYS:
                 self._add_verdict(value)
-            if name == "nothing_fits" or (name == "verdict" and value in _RAN_OUT):
+            if name in ("nothing_fits", "problem") or (name == "verdict" and value in _RAN_OUT):
                 self.verdicts.add(False)
 
     def add_job(self, fields: Any) -> None:
@@ -178,8 +180,9 @@ class Sources:
                 self.numbers.add(float(math.floor(value)))  # of 11.89 requests eleven are whole
             if value != int(value) or "probability" in name or name.endswith("utilization"):
                 self.percents |= {100 * value, 100 * (1 - value)} if 0 < value < 1 else {100 * value}
+                self.percents |= {_SUREST} if 100 * value >= _SUREST else set()  # nothing about memory is certain
             if name.endswith("_millions"):
-                self.numbers |= {value / 1000, value / 100, 100 * value}  # in billions, in 亿 and 万
+                self.numbers |= {value / 1000, 1e6 * value}  # in billions; in all, for 亿 and 万
             if name == "relative_speed" and value > 0:
                 self.numbers.add(1 / value)
                 self.percents.add(100 * abs(1 - value))
@@ -213,7 +216,8 @@ class Sources:
             self._add_card(card.text)
         if _hides(sentence) or _hides(plain):
             return "characters that could hide something"
-        if any(not self._in_texts(match[0]) for match in _RE["spelled_number"].finditer(plain)):
+        spelled = (match[0] for match in _RE["spelled_number"].finditer(plain))
+        if any(not self._in_texts(one) and _RE["of_a_weight"].fullmatch(one) is None for one in spelled):
             return "a quantity in words"
         if not self._all_figures_known(plain, _normal(before)):
             return _NO_FIGURE
@@ -233,7 +237,11 @@ class Sources:
 
     def _compared(self, plain: str) -> set[bool]:
         """What the peaks in a sentence, beside the card named in it or those of the job, say of fitting."""
-        sizes = [f for n in numbers_in(self._without_names(plain)) if (f := Figure.of(*n)).kind == "size"]
+        figures = [Figure.of(*n) for n in numbers_in(self._without_names(plain))]
+        sizes = [f for f in figures if f.kind == "size"]
+        counts = [f.value for f in figures if f.kind == "number" and f.value > _SMALL]
+        if not sizes and len(counts) == _TWO:  # "22,182 tokens do not fit into 8,192"
+            return {counts[0] <= counts[1]}
         cards = [size.value for size in sizes if any(map(size.is_near, self.capacities))] or list(self.capacities)
         needs = [size.value for size in sizes if size.value not in cards and any(map(size.is_near, self.peaks))]
         rooms = [size for size in sizes if any(map(size.is_near, self.rooms))]
@@ -245,10 +253,13 @@ class Sources:
 
     def _all_figures_known(self, plain: str, before: str) -> bool:
         figures = list(numbers_in(self._without_names(plain)))
-        unknown = [figure for figure in figures if not self._known(*figure)]
+        widths = _WIDTHS if any(Figure.of(*figure).kind == "bits" for figure in figures) else frozenset()
+        unknown = [figure for figure in figures if figure[0] not in widths and not self._known(*figure)]
         if not unknown:
             return True
-        sides = [(float(n), "", 0) for pair in _SIDES.findall(plain) for n in pair]  # of "28 × 28 pixels"
+        pairs = [(float(wide), float(high)) for wide, high in _SIDES.findall(plain)]  # of "28 × 28 pixels"
+        sides = [(n, "", 0) for pair in pairs for n in pair]
+        unknown = [f for f in unknown if not any(f[0] in pair and math.prod(pair) in self.numbers for pair in pairs)]
         around = [*figures, *sides, *numbers_in(self._without_names(before))]
         given = [f for f in around if f not in unknown and (f in sides or self._known(*f))]
         known = [Figure.of(*f) for f in given[:_MAX_OPERANDS]]
