@@ -6,7 +6,7 @@ place and next step for what they cannot take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import linear_regression
 from typing import Annotated, Any, Final, Literal
 
@@ -16,7 +16,7 @@ from oomdoc.stated import following, stated_fields
 from oomdoc.tools import compact, forms
 from oomdoc.tools.forms import Detail, JobFields, JobFieldsShort, Language
 from oomkb.errors import InputError, JobError
-from oomkb.memory.job import Job
+from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.units import GIB
 
 Progress = Callable[[float, str], None]
@@ -32,14 +32,14 @@ def _silent(_part: float, _next: str) -> None:
 
 
 def job_of(fields: Any, base: Job | None = None) -> Job:
-    """A job of (dotted or nested) fields, on top of another.
+    """A job of (dotted or nested) fields, on top of another; ``None`` clears what that one has.
 
     :raises JobError: for an unknown field (with the nearest name) or a value that no run can have.
     """
     stated = stated_fields(fields)
-    job = (base or Job()).with_fields(stated | following(stated, base or Job()))
     given = fields if isinstance(fields, dict) else {}
-    if base is not None and "gpu" in given and "capacity_gib" not in given:
+    job = (base or Job()).with_fields(_cleared(given) | stated | following(stated, base or Job()))
+    if base is not None and "gpu" in given and given.get("capacity_gib") is None:
         job = job.with_fields({"capacity_gib": None})
     if base is not None and {"model"} <= set(given) and "params_b" not in given:
         job = job.with_fields({"params_b": None})
@@ -49,6 +49,15 @@ def job_of(fields: Any, base: Job | None = None) -> Job:
     if base is not None and {"gpus", "nodes"} & set(given) and not {"world", "dp"} & set(given):
         job = job.with_fields({"world": (job.gpus or 1) * (job.nodes or 1), "dp": None})
     return job
+
+
+def _cleared(given: Mapping[str, Any]) -> dict[str, None]:
+    """The (dotted) fields that are given as ``None``."""
+    plain = {name for name, value in given.items() if value is None}
+    inner = {
+        f"{name}.{part}" for name, of in given.items() if isinstance(of, Mapping) for part, v in of.items() if v is None
+    }
+    return dict.fromkeys(name for name in plain | inner if name.partition(".")[0] in FIELD_NAMES)
 
 
 def diagnose(

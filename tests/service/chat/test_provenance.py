@@ -20,7 +20,7 @@ ESTIMATE = {
 def sources() -> Sources:
     found = Sources()
     found.add_said("an embedding server needs 6 GB beside it; Required: 131072")
-    found.add_document({"serving": {"max_concurrency": 11.89}})
+    found.add_document({"serving": {"max_concurrency": 11.89}, "fits_probability": 0.9967, "max_pixels": 2073600})
     found.add_document(ESTIMATE)
     found.add_document({"needed_gib": 11.5985, "terms_gib": {"weights": 5.61}})
     return found
@@ -39,6 +39,9 @@ def sources() -> Sources:
         "Two of them are 21.04 + 21.04 = 42.08 GiB, and 42.08 / 11.60 is about 3.6.",
         "It holds eleven at once, 11 of them.",
         "The kernel asks for 131,072 bytes.",
+        "It is 99 % likely to fit.",
+        "FP8 keeps one byte per weight instead of two.",
+        "KV values take 8 bits where the weights take 16.",
     ],
 )
 def test_what_stands_somewhere_may_be_said(sources: Sources, sentence: str) -> None:

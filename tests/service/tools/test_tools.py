@@ -10,6 +10,7 @@ import pytest
 
 from oomdoc.stated import example_job, job_fields, job_schema
 from oomdoc.tools import TOOLS, tool_named
+from oomdoc.tools.functions import job_of
 from oomkb.errors import InputError, JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.memory.job_reading import read_dotted
@@ -214,3 +215,10 @@ def test_image_tokens_are_counted_apart() -> None:
         "seq_len": 2048,
     }
     assert tool_named("estimate").call({"job": job})["image_tokens"] == 4 * 1280
+
+
+def test_null_clears_a_field_of_the_base() -> None:
+    """Another card has its own size; a cache without a format of its own is the model's."""
+    base = Job.from_document({"params_b": 8, "gpu": "H200", "capacity_gib": 192, "serving": {"kv_dtype": "fp8"}})
+    assert job_of({"gpu": "A100", "capacity_gib": None}, base).capacity_gib is None
+    assert job_of({"serving": {"kv_dtype": None, "max_model_len": 8192}}, base).get("serving.kv_dtype") is None
