@@ -38,6 +38,8 @@ def job_of(fields: Any, base: Job | None = None) -> Job:
     """
     stated = stated_fields(fields)
     given = fields if isinstance(fields, dict) else {}
+    if isinstance(given.get("model"), Mapping) and base is not None:  # a configuration is taken whole
+        base = base.with_fields({"model": given["model"]})
     job = (base or Job()).with_fields(_cleared(given) | stated | following(stated, base or Job()))
     if base is not None and "gpu" in given and given.get("capacity_gib") is None:
         job = job.with_fields({"capacity_gib": None})
