@@ -11,9 +11,10 @@ from oomdoc.chat.history import context_of
 from oomdoc.chat.operators import find_operators
 from oomdoc.chat.provenance import Sources
 from oomdoc.chat.session import Session
+from oomdoc.diagnosis.known_run import taken_run
 from oomdoc.intake.numbers import NUMBER, read_number
 from oomdoc.tools.functions import job_of
-from oomkb.errors import JobError
+from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
 
 _NUMBER: Final = re.compile(f"(?i){NUMBER}")
@@ -71,6 +72,15 @@ def with_valid(fields: Mapping[str, Any], base: Job) -> tuple[Job, dict[str, str
         if not left or not refused:
             raise
         return job_of(left, base), refused
+
+
+def open_choices(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The job as every answer prices it, for a function, and which values of it were chosen for want of a statement."""
+    try:
+        taken = taken_run(job)
+    except OomdocError:
+        return plain_document(job), {}
+    return plain_document(taken), {name: one.value for name, one in taken.assumed.items() if name not in job.assumed}
 
 
 def plain_document(job: Job) -> dict[str, Any]:

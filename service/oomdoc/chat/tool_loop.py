@@ -23,7 +23,7 @@ from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
-from oomdoc.chat.naming import check_measured, check_named, plain_document, with_valid
+from oomdoc.chat.naming import check_measured, check_named, open_choices, plain_document, with_valid
 from oomdoc.chat.prices import price_of
 from oomdoc.chat.provenance import Sources, is_about_memory, sentences
 from oomdoc.chat.session import Reply, Session, difference
@@ -270,10 +270,12 @@ class _Turn:
         priced, _ = price_of(self.session.job, self.session.language)
         if priced is None:
             return {}
-        found = tool_named("estimate").call({"job": plain_document(self.session.job), "lang": self.session.language})
+        job, chosen = open_choices(self.session.job)
+        found = tool_named("estimate").call({"job": job, "lang": self.session.language})
         if self.model.style == "small":
             return {name: found[name] for name in ("needed_gib", "fits", "spare_gib")}
-        return brief(found)
+        shown = brief(found)
+        return shown | {"assumed": shown.get("assumed", {}) | chosen}
 
     def _reading(self) -> dict[str, Any]:
         """What oomdoc makes of the turn without the model."""
@@ -325,9 +327,9 @@ class _Turn:
         check_measured(given.get("points"), self.sources)
         about = [given.get(name) for name in ("job", "jobs", "base", "fields")]
         if call.name in ("estimate", "plan"):
-            given["job"] = plain_document(job_of(given.get("job") or {}, self.session.job))
+            given["job"], _ = open_choices(job_of(given.get("job") or {}, self.session.job))
         elif call.name == "compare":
-            given["base"] = plain_document(job_of(given.get("base") or {}, self.session.job))
+            given["base"], _ = open_choices(job_of(given.get("base") or {}, self.session.job))
         elif call.name == "diagnose":
             given["text"] = self._pasted()  # what the person said, not what the model makes of it
             given["job"] = plain_document(self.session.job)

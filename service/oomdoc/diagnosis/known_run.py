@@ -47,8 +47,16 @@ def priced_run(job: Job) -> Priced:
 
     :raises OomdocError: where it cannot be priced.
     """
-    job, careful = _of_usual_requests(job), is_careful(job)
-    return price(chosen_run(job, NOTHING_ASKED) if careful else job, careful=careful)
+    return price(taken_run(job), careful=is_careful(job))
+
+
+def taken_run(job: Job) -> Job:
+    """The run that an answer is about: what a plan leaves open and has to be chosen is chosen, and marked as assumed.
+
+    :raises OomdocError: where none of the choices can be priced.
+    """
+    job = _of_usual_requests(job)
+    return chosen_run(job, NOTHING_ASKED) if is_careful(job) else job
 
 
 def is_careful(job: Job) -> bool:
