@@ -52,6 +52,7 @@ _ANSWERED: Final = 3
 _FOUND: Final = ("verdict", "causes", "failure", "other_failure", "plans", "matches", "inferred")
 _BEFORE: Final = ("peak_gib", "needed_gib", "fits", "peak_phase", "terms_gib", "serving")
 """What is told of the job before a change."""
+_ASKS: Final = re.compile(r"[?？呢吗]")
 _NOTHING_MISSING: Final = re.compile(r"(?i)\W*ok(?:ay)?\W*")
 
 
@@ -87,7 +88,7 @@ def _is_plain(session: Session, text: str) -> bool:
     turn = understand(text, session.job, context)
     if turn.kind in _UNTOUCHED and len(text.strip()) <= _SHORT_TURN:
         return True
-    return bool(session.steps) and turn.kind == "change" and only_settings(text, context)
+    return bool(session.steps) and turn.kind == "change" and only_settings(text, context) and not _ASKS.search(text)
 
 
 @dataclass

@@ -254,6 +254,12 @@ def test_an_instruction_in_what_is_read_changes_nothing(endpoint: StandIn) -> No
     assert "evil.example/now" not in done.reply.answer
 
 
+@pytest.mark.parametrize("text", ["那 max_length 1024 呢", "seq_len=1024?", "micro_batch=2 行吗"])
+def test_settings_that_are_asked_about_are_put_to_the_model(endpoint: StandIn, text: str) -> None:
+    done, _ = turn(endpoint, scripted(words("I would keep it.")), text)
+    assert done.reply.answer == "I would keep it."
+
+
 @pytest.mark.parametrize(
     "text",
     ["seq_len=1024", "ok, micro_batch=1 please", "--gradient_accumulation_steps 16", "undo", "thanks!", "batch_size=0"],

@@ -61,3 +61,13 @@ def test_a_job_document_with_a_key_of_its_own_is_read_as_one() -> None:
     planned = plan_job(text + '"gpu": "A100-80GB", "run_name": "mine"}', "job.json", {})
     assert planned.evidence is None
     assert (planned.job.micro_batch, planned.job.grad_ckpt) == (2, False)
+
+
+def test_the_largest_batch_of_a_pipeline_keeps_its_stages_filled() -> None:
+    """70.6B over 32 cards with fp32 gradients: 25.4 GiB of states, and 1.8 GiB for each sample of 8,192 tokens."""
+    job = {"model": "meta-llama/Llama-3.1-70B", "objective": "pretrain", "framework": "megatron", "gpu": "H100 80GB"}
+    layout = {"gpus": 8, "nodes": 8, "tp": 8, "pp": 4, "sp": 8, "sharding": "distributed-optimizer"}
+    run = {**job, **layout, "param_dtype": "bf16", "seq_len": 8192, "grad_ckpt": True}
+    largest = plan_job("", "", run).table.planning.largest["micro_batch"]
+    assert 20 <= largest <= 29
+    assert plan_job("", "", {**run, "micro_batch": largest}).table.fits

@@ -178,7 +178,8 @@ def _settled(before: Job, after: Job, fields: Mapping[str, Any]) -> Job:
     batch = global_batch(before)
     if batch is not None and after.micro_batch is not None:
         step = after.micro_batch * data_parallel(after)
-        accumulation = max(1, -(-batch // step))
+        filled = before.pp or 1 if "grad_accum" in before.assumed else 1  # as many as the stages, where nobody says
+        accumulation = max(filled, -(-batch // step))
         if accumulation != after.grad_accum:
             extra["grad_accum"] = accumulation
     return after.with_fields(extra) if extra else after

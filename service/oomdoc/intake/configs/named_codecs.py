@@ -158,6 +158,16 @@ def _also_on(*parts: str) -> Codec:
     return Codec(read, write)
 
 
+def _listing(name: str) -> Codec:
+    """A list that has to name a module, beside what it names already."""
+
+    def write(_value: Any, old: Any) -> list[Any]:
+        names = list(old) if isinstance(old, list | tuple) else []
+        return names if name in names else [*names, name]
+
+    return Codec(lambda value: name in value if isinstance(value, list | tuple) else None, write)
+
+
 _WRITTEN_QUANT: Final = meanings("quantization")
 _QUANT: Final = _WRITTEN_QUANT | meanings("quantization_read")
 _QUANT_WRITTEN: Final = {name: spelling for spelling, name in reversed(_WRITTEN_QUANT.items())}
@@ -215,6 +225,7 @@ CODECS: Final[Mapping[str, Codec]] = {
     **{f"degree_{letter}": _degree(letter) for letter in "tpdce"},
     "attention_parts": _also_on(),
     "and_mlp": _also_on(*_MLP_PARTS),
+    "axolotl_liger": _listing("axolotl.integrations.liger.LigerPlugin"),
     "and_output": _also_on("lm_head"),
     "and_mlp_output": _also_on(*_MLP_PARTS, "lm_head"),
     "targets_joined": Codec(TARGETS.read, _joined),

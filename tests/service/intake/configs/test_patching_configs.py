@@ -624,3 +624,19 @@ def test_the_lengths_of_model_and_data_change_together():
     text = "dataset:\n  seq_length: 8192\n  packed_sequence_specs:\n    packed_sequence_size: 8192\ntrain:\n  train_iters: 9\n  micro_batch_size: 1\nmodel:\n  seq_length: 8192\n"
     done = patch(text, filename="a.yaml", framework="megatron-bridge", changes={"seq_len": 4096})
     assert done.text == text.replace("8192", "4096")
+
+
+def test_a_fused_loss_of_axolotl_comes_with_its_plugin() -> None:
+    """``chunked_cross_entropy`` makes the logits whole and widens them chunk by chunk: it is no fused loss."""
+    config = "base_model: a/b-7b\nadapter: qlora\nchunked_cross_entropy: true\nplugins:\n  - axolotl.integrations.spectrum.SpectrumPlugin\n"
+    assert _fused(config) is None
+    done = patch(config, filename="a.yaml", framework="axolotl", changes={"fused_ce": True})
+    assert "liger_fused_linear_cross_entropy: true" in done.text
+    assert "  - axolotl.integrations.liger.LigerPlugin" in done.text
+    assert "chunked_cross_entropy" not in done.text
+    assert _fused(done.text) is True
+
+
+def _fused(config: str) -> bool | None:
+    reading = read_documents(Source("a.yaml", config))
+    return to_job({f.name: f for f in reading.facts}, reading.framework).fused_ce
