@@ -46,6 +46,9 @@ _SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 LOCAL: Final = ("ollama", "llama.cpp")
+_PER_REQUEST: Final = "ollama"
+"""It holds a cache of the written context for each request at once; llama.cpp's is shared by all its slots (``n_ctx_seq``
+in ``src/llama-context.cpp``)."""
 _METHODS: Final = ("full", "lora", "qlora")
 _OWN_CONTEXT: Final = ("serving.whole_context", "serving.own_context")
 
@@ -215,7 +218,7 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         request, however many are to come.
     """
     many = asked.concurrency is not None and job.get("serving.concurrency") is None
-    slots = job.framework in LOCAL or asked.engine in LOCAL  # these hold a cache for each at once
+    slots = _PER_REQUEST in (job.framework, asked.engine)
     many = many and (slots or not (written and job.get("serving.max_model_len") is not None))
     split = (job.sp or 1) > 1  # samples over ranks, as no engine does
     told = split or any(job.get(name) is not None for name in _TRAINED_ONLY) or job.method not in (None, "none")
