@@ -28,6 +28,8 @@ LONG: Final = 2_000
 _MAX_LINES: Final = 40
 _MAX_BETWEEN: Final = 64
 """Characters between a size and its figure."""
+_MAX_NUMBERS_BETWEEN: Final = 6
+"""Numbers beside a figure among which its size is looked for."""
 _SIZES: Final = {
     "micro_batch": "micro_batch",
     "batch": "micro_batch",
@@ -239,8 +241,11 @@ def _chance_of(number: Quantity, field: str) -> float:
 
 def _numbers_beside(seen: NumberedText, at: int, step: int) -> Iterator[Quantity]:
     """The numbers on one side of a figure, the nearest first, as far as no other figure or sentence stands between."""
-    figure, other = seen.numbers[at], at + step
-    while 0 <= other < len(seen.numbers):
+    figure = seen.numbers[at]
+    for distance in range(1, _MAX_NUMBERS_BETWEEN + 1):
+        other = at + distance * step
+        if not 0 <= other < len(seen.numbers):
+            return
         one = seen.numbers[other]
         between = seen.between(one, figure)
         if len(between) > _MAX_BETWEEN or _RE["apart"].search(between) or _RE["fixed"].search(between):
@@ -248,7 +253,6 @@ def _numbers_beside(seen: NumberedText, at: int, step: int) -> Iterator[Quantity
         if one.role in _FIGURES and not one.written.isdigit():
             return
         yield one
-        other += step
 
 
 def _is_size(number: Quantity, field: str, *, goes_on: bool) -> bool:

@@ -129,7 +129,7 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
         zero = (job.sharding or "").startswith("zero")
         held = zero or serving or dtype == "fp32" or framework is None or _holds_in_compute_dtype(framework)
         job = _set(job, "param_dtype" if held else "autocast", dtype)
-    spoken = facts.get("autocast")
+    spoken = facts.get("autocast") or facts.get("dtype")
     if spoken is not None and spoken.origin == "prose" and job.method in ("lora", "qlora") and job.param_dtype is None:
         job = _set(job, "param_dtype", spoken.value)  # what people say of adapters is said of their base
     return job
