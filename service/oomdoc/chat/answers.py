@@ -65,7 +65,8 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
         said = [*parts.standing(job, language).said]  # nothing is asked, and nothing failed: how the run stands
     else:
         said = [render(message, language) for message in diagnosis.summary]
-        if diagnosis.verdict != "no-failure" and _same_run(report, stands.priced):
+        agrees = stands.priced is None or stands.priced.estimate.fits is not True
+        if diagnosis.verdict != "no-failure" and agrees and _same_run(report, stands.priced):
             said += stands.said[:2]
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)

@@ -158,12 +158,13 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
 
 def _on_proposal(session: Session, text: str, context: Context) -> Turn | None:
     """The turn where it goes on from what was only asked about: "and with 4 cards?" after "would zero3 fit?"."""
-    if not session.proposed or takes_back(text):
+    if not session.proposed or takes_back(text) or ("gpu" in session.proposed and says(text, "own_card")):
         return None
     base = with_world(session.job.with_fields(session.proposed))
     turn = understand(text, base, replace(context, job=base, proposed={}))
     alone = turn.kind == "ask" and turn.topic not in TOPICS and not asks_plainly(text)
-    same = "model" in session.proposed or turn.changes.keys() == {"host_gib"} or says(text, "goes_on")
+    goes_on = says(text, "goes_on") or says(text, "only_value")
+    same = "model" in session.proposed or turn.changes.keys() == {"host_gib"} or goes_on
     if turn.kind not in ("change", "ask") or not (turn.changes or alone) or not same:
         return None  # it is about the run as it is
     return replace(turn, changes=MappingProxyType({**session.proposed, **turn.changes}))

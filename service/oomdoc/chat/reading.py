@@ -13,6 +13,7 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.phrases import (
+    ALONE,
     FIELD_NAMES,
     OFF_VALUES,
     QUANTITIES,
@@ -205,6 +206,10 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
     for one in said_in(turn, taken, serving=serves):
         if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
+        if one.field.startswith("rollout.") and serves:
+            continue
+        if one.field == "quant" and _of_cache(one, context):
+            one = one._replace(field="serving.kv_dtype")
         if one.field in OFF_VALUES and not _is_number(one.value) and is_off(turn, one.start, one.end):
             off = OFF_VALUES[one.field]
             if one.field == "offload":
@@ -228,6 +233,15 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
         named = [m for m in pattern.finditer(turn) if not any(s < m.end() and m.start() < e for s, e in taken)]
         if name in OFF_VALUES and name not in found and any(is_off(turn, *m.span()) for m in named):
             found[name] = OFF_VALUES[name]
+
+
+def _of_cache(one: Said, context: Context) -> bool:
+    """Whether a format is the cache's: one of those that a cache is held in, after the cache's was dealt with and while
+    the weights have another.
+    """
+    cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
+    dealt_with = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
+    return dealt_with and one.value in ALONE["serving.kv_dtype"] and one.value.startswith("q")
 
 
 def _is_number(value: Any) -> bool:
