@@ -203,13 +203,12 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
     said: dict[str, list[Said]] = {}
     negated: dict[str, Any] = {}
     serves = context.job.objective == "inference"
-    for one in said_in(turn, taken, serving=serves):
+    for mention in said_in(turn, taken, serving=serves):
+        one = mention._replace(field="serving.kv_dtype") if _of_cache(mention, context) else mention
         if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
         if one.field.startswith("rollout.") and serves:
             continue
-        if one.field == "quant" and _of_cache(one, context):
-            one = one._replace(field="serving.kv_dtype")
         if one.field in OFF_VALUES and not _is_number(one.value) and is_off(turn, one.start, one.end):
             off = OFF_VALUES[one.field]
             if one.field == "offload":
@@ -241,7 +240,8 @@ def _of_cache(one: Said, context: Context) -> bool:
     """
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
     dealt_with = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
-    return dealt_with and one.value in ALONE["serving.kv_dtype"] and one.value.startswith("q")
+    blocks = one.field == "quant" and one.value in ALONE["serving.kv_dtype"] and one.value.startswith("q")
+    return dealt_with and blocks
 
 
 def _is_number(value: Any) -> bool:

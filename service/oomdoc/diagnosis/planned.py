@@ -46,9 +46,7 @@ _SAYS_NO_SIZE: Final = frozenset({"phase", "objective", "framework"})
 _HARDWARE: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "node_count", "host_gib", *_SAYS_NO_SIZE})
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 LOCAL: Final = ("ollama", "llama.cpp")
-_PER_REQUEST: Final = "ollama"
-"""It holds a cache of the written context for each request at once; llama.cpp's is shared by all its slots (``n_ctx_seq``
-in ``src/llama-context.cpp``)."""
+_PER_REQUEST: Final = "ollama"  # its context is each request's; llama.cpp's slots share theirs (src/llama-context.cpp)
 _METHODS: Final = ("full", "lora", "qlora")
 _OWN_CONTEXT: Final = ("serving.whole_context", "serving.own_context")
 

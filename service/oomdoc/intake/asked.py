@@ -15,12 +15,20 @@ from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import MAX_TOKENS, MIN_TOKENS, at_once, lengths_of, refuted, sure_of, value_of
+from oomdoc.intake.quantities.fields import (
+    MAX_TOKENS,
+    MIN_TOKENS,
+    at_once,
+    lengths_of,
+    refuted,
+    request_of,
+    tokens_of,
+    value_of,
+)
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
 from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
 from oomkb.frameworks import has
-from oomkb.kept import compiled
 
 _MAX_CHARACTERS: Final = 4000
 
@@ -33,25 +41,6 @@ _MAX_COUNT: Final = 4096
 def _count(text: str, role: str) -> int | None:
     found = value_of(text, role)
     return int(found) if found is not None and 1 <= found <= _MAX_COUNT else None
-
-
-def _tokens(text: str, role: str) -> int | None:
-    """The first length that surely has the role; of a range (``3-6k``) its end."""
-    sizes = sure_of(text, role)
-    for n, found in enumerate(sizes):
-        ends = n + 1 < len(sizes) and _RANGE.fullmatch(text, found.end, sizes[n + 1].start) is not None
-        if not ends and MIN_TOKENS <= found.value <= MAX_TOKENS:
-            return int(found.value)
-    return None
-
-
-_RANGE: Final = compiled(r"\s*(?:[-~–—]|to|到|至)\s*")
-
-
-def _request(text: str) -> int | None:
-    """Tokens of a request: what goes in and what comes out, together."""
-    prompt, sized = _tokens(text, "prompt_tokens"), lengths_of(text)[1]
-    return prompt + (_tokens(text, "output_tokens") or 0) if prompt is not None else sized
 
 
 def _target_length(text: str) -> int | None:
@@ -199,12 +188,12 @@ class Asked:
     @cached_property
     def request_length(self) -> int | None:
         """Tokens of a usual request, prompt and answer."""
-        return _request(self._text)
+        return request_of(self._text)
 
     @cached_property
     def completion(self) -> int | None:
         """Tokens that are generated for each sample."""
-        return _tokens(self._text, "output_tokens")
+        return tokens_of(self._text, "output_tokens")
 
     @cached_property
     def diffusion(self) -> bool:

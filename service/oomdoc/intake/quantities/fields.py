@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Final
 
 from oomdoc.intake.numbers import Listed
@@ -140,8 +141,9 @@ def chance(found: Quantity, *roles: str) -> float:
 
 
 def at_once(text: str) -> int | None:
-    """Requests or users at once: the number that most probably counts them."""
-    best = max(quantities_in(text), key=lambda q: chance(q, "users"), default=None)
+    """Requests or users at once: the number that most probably counts them; "both" counts what is named beside it."""
+    counts = (q for q in quantities_in(text) if q.written.lower() != "both")
+    best = max(counts, key=lambda q: chance(q, "users"), default=None)
     return int(best.value) if best is not None and chance(best, "users") >= MIN_CHANCE else None
 
 
@@ -157,6 +159,39 @@ def lengths_of(text: str) -> tuple[int | None, int | None]:
     windows = (q for q in tokens if chance(q, "length") >= SURE and (request is None or q.value > request.value))
     window = next(windows, None)
     return (int(window.value) if window else None), (int(request.value) if request else None)
+
+
+def _likely_prompt(text: str) -> int | None:
+    """The tokens that go in, where those that come out stand beside them: "6k in + 2k out"."""
+    for prompt, answer in pairwise(quantities_in(text)):
+        goes_in = chance(prompt, "prompt_tokens") >= MIN_CHANCE or _GOES_IN.match(text, prompt.end) is not None
+        tokens = chance(prompt, "prompt_tokens", "request_tokens") >= SURE
+        comes_out = chance(answer, "output_tokens") >= MIN_CHANCE
+        if goes_in and tokens and comes_out and MIN_TOKENS <= prompt.value <= MAX_TOKENS:
+            return int(prompt.value)
+    return None
+
+
+_GOES_IN: Final = compiled(r"(?i)\s?(?:tokens?\s)?(?:in(?:put)?\b(?!\s[a-z])|进|输入)")
+
+
+def tokens_of(text: str, role: str) -> int | None:
+    """The first length that surely has the role; of a range (``3-6k``) its end."""
+    sizes = sure_of(text, role)
+    for n, found in enumerate(sizes):
+        ends = n + 1 < len(sizes) and _RANGE.fullmatch(text, found.end, sizes[n + 1].start) is not None
+        if not ends and MIN_TOKENS <= found.value <= MAX_TOKENS:
+            return int(found.value)
+    return None
+
+
+_RANGE: Final = compiled(r"\s*(?:[-~–—]|to|到|至)\s*")
+
+
+def request_of(text: str) -> int | None:
+    """Tokens of a request: what goes in and what comes out, together."""
+    prompt, sized = tokens_of(text, "prompt_tokens") or _likely_prompt(text), lengths_of(text)[1]
+    return prompt + (tokens_of(text, "output_tokens") or 0) if prompt is not None else sized
 
 
 def _chance_of_request(found: Quantity) -> float:
