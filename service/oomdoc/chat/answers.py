@@ -12,7 +12,7 @@ from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.sums import held_by, reasons
+from oomdoc.chat.sums import experts_held, held_by, reasons
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from oomdoc.report.report import Report
 
 _NAMES: Final = patterns("largest")
+_OF_SUMS: Final = patterns("sums")
 _TOPICS: Final = patterns("parts_asked")
 _TERMS: Final = {
     "reference": ("reference",),
@@ -174,7 +175,7 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
     if priced is None:
         return Reply(joined([*stands.said, *parts.asks(job, language)]), {}, job)
     why = questions.says(text, "why")
-    parts_said = list(reasons(terms_in(priced, text), priced, language)) if why else _topics(priced, text, language)
+    parts_said = _reasons(priced, text, language) if why else _topics(priced, text, language)
     said = [*([] if why else _phases(priced, text, language)), *parts_said]
     if stands.compared:
         return Reply(joined([*stands.said, *(parts_said if why else [])]), {}, job, priced.estimate.process_bytes)
@@ -182,6 +183,15 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
     if named and not why and not sized:
         said += _named(priced, text, language, beside=bool(parts_said))
     return Reply(joined([*said, *stands.said, *parts.asks(job, language)]), {}, job, priced.estimate.process_bytes)
+
+
+def _reasons(priced: Priced, text: str, language: str) -> list[str]:
+    """Why it takes so much: of a mixture, where it is asked about what works of it, that all its experts are held."""
+    experts = experts_held(priced, language) if _OF_SUMS["active"].search(text) else ""
+    named = terms_in(priced, text)
+    if not named and priced.estimate.served is not None and _OF_SUMS["of_token"].search(text):
+        named = ["kv cache"]
+    return [experts] if experts else list(reasons(named, priced, language))
 
 
 def terms_in(priced: Priced, text: str) -> list[str]:

@@ -139,6 +139,8 @@ def _stating_nothing(turn: str, context: Context) -> Turn | None:
     """A turn that sets nothing, whatever it names: a dictated figure, a view, a remark, a doubt."""
     if questions.says(turn, "invent"):
         return Turn("ask", invented=True)
+    if questions.says(turn, "rate") and not questions.says(turn, "against"):
+        return Turn("ask", topic="rate")
     if view := _view(turn, context):
         return Turn("ask", topic=view)
     if questions.only_remarks(turn):

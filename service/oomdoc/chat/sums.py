@@ -7,7 +7,9 @@ from typing import Final
 
 from oomdoc.chat import parts
 from oomdoc.diagnosis.forms import needed_of
+from oomdoc.diagnosis.throughput import active_params
 from oomdoc.report.words import has, word
+from oomkb.memory.cache import element_bytes
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.setting import Setting, resolve_setting
 from oomkb.pricing import Priced
@@ -72,6 +74,49 @@ def sum_of(name: str, priced: Priced, language: str) -> str:
     return _of_parameters(name, size, priced, setting, language)
 
 
+def cache_per_token(priced: Priced, language: str) -> list[str]:
+    """What one token keeps in one layer, by the model's heads, and which layers keep every token."""
+    shape, d = priced.shape, priced.shape.dims
+    setting = resolve_setting(priced.job, shape)
+    keeping = [layer for layer in shape.layers if layer.caches]
+    if not keeping:
+        return []
+    each = element_bytes(setting, priced.job.get("serving.kv_dtype"))
+    values = {"bytes": f"{each:.3g}", "heads": d.heads, "kv_heads": d.kv_heads, "head": d.head_dim}
+    if d.kv_lora_rank:
+        kib = f"{d.kv_elements_per_token * each / KIB:.4g}"
+        said = [word("chat.cache-latent", language, rank=d.kv_lora_rank, rope=d.qk_rope_dim, kib=kib, **values)]
+    else:
+        kib = f"{d.kv_elements_per_token * each / KIB:.4g}"
+        key = "chat.cache-grouped" if d.kv_heads < d.heads else "chat.cache-heads"
+        said = [word(key, language, kib=kib, **values)]
+    windowed = [layer for layer in keeping if layer.window]
+    counts = {
+        "layers": shape.layer_count,
+        "whole": sum(layer.count for layer in keeping if not layer.window),
+        "windowed": sum(layer.count for layer in windowed),
+        "recurrent": shape.layer_count - sum(layer.count for layer in keeping),
+    }
+    said.append(word("chat.cache-layers", language, **counts))
+    if windowed:
+        said.append(
+            word("chat.cache-window", language, window=f"{max(one.window or 0 for one in windowed):,}", **counts)
+        )
+    if counts["recurrent"]:
+        said.append(word("chat.cache-recurrent", language, **counts))
+    return said
+
+
+def experts_held(priced: Priced, language: str) -> str:
+    """Why a mixture takes all its weights, however few of them compute a token; empty for a model without experts."""
+    shape = priced.shape
+    if not shape.expert_params:
+        return ""
+    key = "chat.sum-experts" if priced.job.objective == "inference" else "chat.sum-experts-trained"
+    active = active_params(shape)
+    return word(key, language, params=f"{shape.params / 1e9:.3g}", active=f"{active / 1e9:.2g}")
+
+
 def _of_parameters(name: str, size: float, priced: Priced, setting: Setting, language: str) -> str:
     if name not in (*_PARAMETERS, *_TRAINED):
         return ""
@@ -115,3 +160,5 @@ def reasons(text_terms: list[str], priced: Priced, language: str) -> Iterator[st
     for name in text_terms or largest_terms(priced.estimate):
         if said := sum_of(name, priced, language):
             yield said
+        if name == "kv cache":
+            yield from cache_per_token(priced, language)

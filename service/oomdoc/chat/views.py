@@ -96,6 +96,11 @@ def written(session: Session, priced: Priced | None, text: str) -> Reply:
     return reply_of(session, priced, configuration(session, diff=diff, language=session.language), lines=True)
 
 
+def rate(session: Session, priced: Priced | None, text: str) -> Reply:
+    """Asked for a rate or a time, which no memory model tells."""
+    return reply_of(session, priced, [word("chat.no-rate", session.language)])
+
+
 def breakdown(session: Session, priced: Priced | None, text: str) -> Reply:
     """The largest terms of the peak."""
     if priced is None:
@@ -126,6 +131,7 @@ TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
         "setting": setting,
         "breakdown": breakdown,
         "saved": saved,
+        "rate": rate,
     }
 )
 """By what a question is about."""

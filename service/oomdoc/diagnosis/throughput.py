@@ -132,7 +132,8 @@ def _link_bytes_per_s(job: Job, device: Device | None, group: int) -> float:
     return min(known, 450e9)
 
 
-def _active_params(shape: ModelShape) -> float:
+def active_params(shape: ModelShape) -> float:
+    """Parameters that compute one token: without the embedding, and of the routed experts those that it is sent to."""
     d = shape.dims
     if not d.experts:
         return float(shape.params - shape.embed_params) + d.vocab * d.hidden * (1 if d.tied else 0)
@@ -146,7 +147,7 @@ def _training(job: Job, shape: ModelShape, device: Device | None, host_bytes: fl
     sequences = micro * (2 if is_preference(job) and job.objective != "kto" else 1)
     tokens = float(sequences * seq)
     bandwidth = (device.bandwidth_bytes_per_s if device else None) or _BANDWIDTH
-    active, params = _active_params(shape), float(shape.params)
+    active, params = active_params(shape), float(shape.params)
     forward = 2 * active * tokens + 2 * d.layers * d.q_width * tokens * seq
     backward = forward * (1.0 if is_lora(job) else 2.0) + (_ADAPTERS * forward if is_lora(job) else 0.0)
     reference = any(m.role == "reference" for m in job.extra_models or ()) or (is_lora(job) and job.objective == "dpo")
@@ -270,9 +271,9 @@ def _serving(job: Job, shape: ModelShape, device: Device | None, host_bytes: flo
     bandwidth = (device.bandwidth_bytes_per_s if device else None) or _BANDWIDTH
     routed = d.top_k / d.experts if d.experts else 1.0
     moved = host_bytes * (routed if job.get("serving.cpu_expert_layers") else 1.0)
-    read = (_active_params(shape) if spills else shape.params) * bits
+    read = (active_params(shape) if spills else shape.params) * bits
     memory = (max(0.0, read - moved) + running * length * 0.5 * kv_bytes) / split / bandwidth
-    compute = 2 * _active_params(shape) * running / split / (_peak_flops(job, device) * 0.3)
+    compute = 2 * active_params(shape) * running / split / (_peak_flops(job, device) * 0.3)
     launch = 0.004 if job.get("serving.cuda_graphs") is False else 0.0
     link = _link_bytes_per_s(job, device, split)
     network = 2 * d.layers * (running * d.hidden * 2 / link + 10e-6) if split > 1 else 0.0
