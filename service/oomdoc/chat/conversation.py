@@ -14,7 +14,7 @@ from oomdoc.chat.describing import is_pasted, own_words, read_description, tells
 from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
 from oomdoc.chat.history import context_of, wanted
-from oomdoc.chat.observed import observed, shown_bytes
+from oomdoc.chat.observed import by_own_figures, observed, shown_bytes
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
 from oomdoc.chat.questions import (
@@ -119,6 +119,8 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         return session, observed(session, text, seen)
     if turn.refused is not None:
         raise turn.refused
+    if (by_figures := by_own_figures(session, turn, text)) is not None:
+        return by_figures
     if asks_plainly(text):
         turn = Turn("ask", topic="breakdown")
     unread = turn.kind in ("off-topic", "ask") and not turn.changes and not turn.topic

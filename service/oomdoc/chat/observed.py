@@ -1,15 +1,19 @@
-"""What a person saw a run hold or how it went, held against the estimate of the conversation's job."""
+"""What a person saw a run hold or how it went: held against the estimate, and carried on to other sizes of the run."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from oomdoc.chat import parts
+from oomdoc.chat.grammar import Turn
 from oomdoc.chat.prices import price_of
-from oomdoc.chat.session import Reply, Session, flat
+from oomdoc.chat.questions import says
+from oomdoc.chat.session import Reply, Session, difference, flat
 from oomdoc.diagnosis.engine import diagnose
+from oomdoc.diagnosis.own_lines import Size, by_measured_line, measured_line
 from oomdoc.evidence import Evidence, Source
-from oomdoc.intake import read
+from oomdoc.intake import read, read_text
 from oomdoc.report.words import render, word
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
@@ -28,6 +32,31 @@ def shown_bytes(evidence: Evidence) -> float | None:
     """What a run is told to hold on a card, where nothing failed."""
     seen = next(evidence.find("in-use"), None) if not evidence.failures else None
     return float(seen.data["shown_bytes"]) if seen is not None else None
+
+
+def by_own_figures(session: Session, turn: Turn, text: str) -> tuple[Session, Reply] | None:
+    """Another size of a run that was measured at several, by the line through those figures, as the first answer was.
+
+    ``None`` where nothing was measured, where something else of the run has changed since, or something else is asked.
+    """
+    if turn.kind not in ("change", "ask") or not session.material or len(turn.changes) > 1:
+        return None
+    job, before = session.job, session.steps[0].job
+    capacity = priced.estimate.capacity_bytes if (priced := price_of(job, session.language)[0]) is not None else None
+    line = measured_line(read_text(session.material), capacity)
+    if line is None or len(line.points) < 2 or line.field not in ("micro_batch", "seq_len"):
+        return None
+    size = turn.changes.get(line.field)
+    if (size is None) != (not turn.changes) or (size is None and not says(text, "largest")):
+        return None
+    changed = difference(before, job.with_fields(turn.changes))
+    if changed.keys() - {line.field}:
+        return None
+    line = replace(line, asked=(Size(size),) if size is not None else ())
+    said = [render(message, session.language) for message in by_measured_line(line)]
+    if turn.kind == "change" and not text.rstrip().endswith(("?", "？")):
+        session = session.then(job.with_fields(turn.changes), difference(job, job.with_fields(turn.changes)))
+    return session, Reply(parts.joined(said), {}, session.job)
 
 
 def observed(session: Session, text: str, seen_bytes: float) -> Reply:
