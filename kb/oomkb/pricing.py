@@ -163,4 +163,4 @@ def _named_shape(name: str, *, untied: bool = False) -> ModelShape:
 
 def device_of(job: Job) -> Device | None:
     """The GPU, with a stated capacity in place of the catalogue's; ``None`` where neither is stated."""
-    return gpus.sized(job.gpu, job.capacity_gib)
+    return gpus.sized(job.gpu, job.capacity_gib, job.host_gib)

@@ -35,10 +35,14 @@ def find(text: str, capacity_bytes: int | None = None) -> Device | None:
 
 
 @lru_cache(maxsize=1024)
-def sized(gpu: str | None, capacity_gib: float | None) -> Device | None:
-    """The card that is named, with a stated capacity in place of the catalogue's; ``None`` where neither is stated."""
+def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = None) -> Device | None:
+    """The card that is named, with a stated capacity in place of the catalogue's; ``None`` where neither is stated.
+
+    :param host_gib: memory of the machine, which is the card's too where it is unified.
+    """
     if capacity_gib is None:
-        return find(gpu) if gpu else None
+        device = find(gpu) if gpu else None
+        return sized(gpu, host_gib) if device is not None and device.unified and host_gib else device
     capacity_bytes = round(capacity_gib * GIB)
     device = find(gpu, capacity_bytes) if gpu else None
     if device is None:

@@ -132,7 +132,7 @@ def _spelt(value: Any) -> str:
 
 
 def _card_gib(job: Job) -> float | None:
-    found = gpus.sized(job.gpu, job.capacity_gib)
+    found = gpus.sized(job.gpu, job.capacity_gib, job.host_gib)
     return found.capacity_bytes / GIB if found else None
 
 

@@ -29,6 +29,9 @@ _FILLERS: Final = words("fillers")
 _OFF: Final = frozenset({"off", "关", "取消", "去掉"})
 _MAX_CHARS: Final = 48
 _SHORTEST_LENGTH: Final = 32
+_COUNTED: Final = frozenset({"gpus", "nodes", "tp", "pp", "cp", "ep", "sp"})
+_MAX_ADDED: Final = 64
+"""Cards, nodes or ranks that a turn may add to those that there are."""
 _BARE_ONLY: Final = re.compile(r"\d{1,7}k?")
 _BARE: Final = re.compile(rf"(?i)(?<![\w.])(?P<n>{NUMBER}|[01]?\.\d{{1,3}}|\d{{2}}\s?%)")
 
@@ -40,7 +43,7 @@ def relative(turn: str, context: Context, found: dict[str, Any]) -> list[tuple[i
         quantity = _BY_FIELD[operator.field] if operator.field else _nearest(turn, operator, context, found)
         if quantity is None and not any(q.pattern.search(turn) for q in QUANTITIES):
             quantity = next(iter(_recent(context)), None)
-        if quantity is None:
+        if quantity is None or (quantity.field in _COUNTED and operator.apply(0.0) > _MAX_ADDED):
             continue
         value = _applied(operator, quantity, context)
         if value is not None:

@@ -6,6 +6,7 @@ from oomdoc.chat.context import Context, Recent
 from oomdoc.chat.explicit import field_named
 from oomdoc.chat.session import DERIVED, Session
 from oomkb.memory.job import Job
+from oomkb.pricing import device_of
 
 
 def wanted(job: Job) -> tuple[str, ...]:
@@ -15,7 +16,8 @@ def wanted(job: Job) -> tuple[str, ...]:
     missing = []
     if job.gpu is None and job.capacity_gib is None:
         missing.append("gpu")
-    if job.gpus is None and job.world is None:
+    device = device_of(job)
+    if job.gpus is None and job.world is None and not (device is not None and device.unified):
         missing.append("gpus")
     if job.seq_len is None and job.objective != "inference" and not job.completion_len:
         missing.append("seq_len")

@@ -173,7 +173,7 @@ class Asked:
     @cached_property
     def length(self) -> int | None:
         """Tokens of context or of a sample."""
-        return lengths_of(self._text)[0]
+        return lengths_of(self._text, of_requests=self.wanted == "requests")[0]
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:
@@ -188,7 +188,7 @@ class Asked:
     @cached_property
     def request_length(self) -> int | None:
         """Tokens of a usual request, prompt and answer."""
-        return request_of(self._text)
+        return request_of(self._text, of_requests=self.wanted == "requests")
 
     @cached_property
     def completion(self) -> int | None:

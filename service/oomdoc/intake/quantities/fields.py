@@ -147,14 +147,16 @@ def at_once(text: str) -> int | None:
     return int(best.value) if best is not None and chance(best, "users") >= MIN_CHANCE else None
 
 
-def lengths_of(text: str) -> tuple[int | None, int | None]:
+def lengths_of(text: str, *, of_requests: bool = False) -> tuple[int | None, int | None]:
     """Tokens of the window and of a usual request, where the text names both; else of the one that it names.
 
     Beside a number of users, the number of tokens that is most probably one request's is it, and the window is another.
+
+    :param of_requests: whether it is asked how many requests there may be.
     """
     tokens = [q for q in quantities_in(text) if chance(q, *OF_TOKENS) >= SURE and MIN_TOKENS <= q.value <= MAX_TOKENS]
     request = max(tokens, key=_chance_of_request, default=None)
-    least = MIN_CHANCE if at_once(text) else SURE
+    least = MIN_CHANCE if of_requests or at_once(text) else SURE
     request = request if request is not None and _chance_of_request(request) >= least else None
     windows = (q for q in tokens if chance(q, "length") >= SURE and (request is None or q.value > request.value))
     window = next(windows, None)
@@ -188,9 +190,12 @@ def tokens_of(text: str, role: str) -> int | None:
 _RANGE: Final = compiled(r"\s*(?:[-~–—]|to|到|至)\s*")
 
 
-def request_of(text: str) -> int | None:
+def request_of(text: str, *, of_requests: bool = False) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
-    prompt, sized = tokens_of(text, "prompt_tokens") or _likely_prompt(text), lengths_of(text)[1]
+    prompt, sized = (
+        tokens_of(text, "prompt_tokens") or _likely_prompt(text),
+        lengths_of(text, of_requests=of_requests)[1],
+    )
     return prompt + (tokens_of(text, "output_tokens") or 0) if prompt is not None else sized
 
 
