@@ -12,6 +12,7 @@ from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked
 from oomkb.frameworks import has
+from oomkb.frameworks import line as line_of
 
 
 def held_by_engine(view: View) -> Iterator[Message]:
@@ -88,7 +89,10 @@ def room(about: Plain) -> Iterator[Message]:
     else:
         tokens = about.printed_tokens or served.requests * served.length
         requests = int(tokens / each)
-    if (about.asked.concurrency or served.at_once) > requests:
+    slots = about.job.get("serving.max_num_seqs") if line_of(about.job.framework, "slots") else None
+    if slots and slots > 1 and served.at_once == 1:
+        yield say("answer.room-slots", count=slots, each=f"{served.length // slots:,}", here=f"{served.length:,}")
+    elif (about.asked.concurrency or served.at_once) > requests:
         yield say("answer.room-short", requests=requests, here=here)
     elif (served.at_once == 1 or about.printed_tokens) and requests > 1:
         yield say("answer.room", requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")

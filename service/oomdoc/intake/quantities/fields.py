@@ -140,9 +140,15 @@ def chance(found: Quantity, *roles: str) -> float:
     return sum(p for role, p in ((found.role, found.probability), *found.others) if role in roles)
 
 
+_SLOTS: Final = compiled(r"(?:^|\s)(?:-np|--parallel)[ =]\Z")
+
+
 def at_once(text: str) -> int | None:
-    """Requests or users at once: the number that most probably counts them; "both" counts what is named beside it."""
-    counts = (q for q in quantities_in(text) if q.written.lower() != "both")
+    """Requests or users at once: the number that most probably counts them.
+
+    "Both" counts what is named beside it, and the slots of llama.cpp share the context that stands beside them.
+    """
+    counts = (q for q in quantities_in(text) if q.written.lower() != "both" and not _SLOTS.search(text, 0, q.start))
     best = max(counts, key=lambda q: chance(q, "users"), default=None)
     return int(best.value) if best is not None and chance(best, "users") >= MIN_CHANCE else None
 
@@ -163,14 +169,14 @@ def lengths_of(text: str, *, of_requests: bool = False) -> tuple[int | None, int
     return (int(window.value) if window else None), (int(request.value) if request else None)
 
 
-def _likely_prompt(text: str) -> int | None:
-    """The tokens that go in, where those that come out stand beside them: "6k in + 2k out"."""
+def _prompt_and_answer(text: str) -> int | None:
+    """The tokens that go in and that come out, where they stand beside each other: "6k in + 2k out"."""
     for prompt, answer in pairwise(quantities_in(text)):
         goes_in = chance(prompt, "prompt_tokens") >= MIN_CHANCE or _GOES_IN.match(text, prompt.end) is not None
         tokens = chance(prompt, "prompt_tokens", "request_tokens") >= SURE
         comes_out = chance(answer, "output_tokens") >= MIN_CHANCE
         if goes_in and tokens and comes_out and MIN_TOKENS <= prompt.value <= MAX_TOKENS:
-            return int(prompt.value)
+            return int(prompt.value + answer.value)
     return None
 
 
@@ -192,11 +198,12 @@ _RANGE: Final = compiled(r"\s*(?:[-~–—]|to|到|至)\s*")
 
 def request_of(text: str, *, of_requests: bool = False) -> int | None:
     """Tokens of a request: what goes in and what comes out, together."""
-    prompt, sized = (
-        tokens_of(text, "prompt_tokens") or _likely_prompt(text),
-        lengths_of(text, of_requests=of_requests)[1],
-    )
-    return prompt + (tokens_of(text, "output_tokens") or 0) if prompt is not None else sized
+    if (whole := _prompt_and_answer(text)) is not None:
+        return whole
+    prompt = tokens_of(text, "prompt_tokens")
+    if prompt is None:
+        return lengths_of(text, of_requests=of_requests)[1]
+    return prompt + (tokens_of(text, "output_tokens") or 0)
 
 
 def _chance_of_request(found: Quantity) -> float:
