@@ -32,6 +32,20 @@ from oomkb.memory.vision import VisionShape
 __all__ = ["LayerShape", "Linear", "ModelShape"]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachingLayers:
+    """Numbers of layers by what they keep of a text while it is generated."""
+
+    whole: int
+    """Those that keep every token."""
+    windowed: int
+    """Those that keep no more than a window of it."""
+    window: int
+    """Tokens of the widest window."""
+    recurrent: int
+    """Those that keep nothing for a token: a state of one size, or what another layer keeps."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelShape:
     """A decoder (with a vision tower, where it has one) as the memory model sees it.
@@ -165,6 +179,24 @@ class ModelShape:
     def params(self) -> int:
         """Parameters of the whole model."""
         return self.text_params + (self.vision.params if self.vision else 0)
+
+    @cached_property
+    def active_params(self) -> float:
+        """Parameters that one token meets: of the routed experts those that it is sent to."""
+        d = self.dims
+        return self.params - (self.expert_params * (1 - max(1, d.top_k) / d.experts) if d.experts else 0.0)
+
+    @cached_property
+    def caching(self) -> CachingLayers:
+        """How many layers keep what of a text."""
+        keeping = [layer for layer in self.layers if layer.caches]
+        windowed = [layer for layer in keeping if layer.window]
+        return CachingLayers(
+            whole=sum(layer.count for layer in keeping if not layer.window),
+            windowed=sum(layer.count for layer in windowed),
+            window=max((layer.window or 0 for layer in windowed), default=0),
+            recurrent=self.layer_count - sum(layer.count for layer in keeping),
+        )
 
     @cached_property
     def expert_params(self) -> int:

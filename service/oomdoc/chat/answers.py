@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from oomdoc.report.report import Report
 
 _NAMES: Final = patterns("largest")
-_OF_SUMS: Final = patterns("sums")
+_OF_TOKEN: Final = patterns("sums")["of_token"]
+_ACTIVE: Final = patterns("reading")["active"]
 _TOPICS: Final = patterns("parts_asked")
 _TERMS: Final = {
     "reference": ("reference",),
@@ -187,9 +188,9 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
 
 def _reasons(priced: Priced, text: str, language: str) -> list[str]:
     """Why it takes so much: of a mixture, where it is asked about what works of it, that all its experts are held."""
-    experts = experts_held(priced, language) if _OF_SUMS["active"].search(text) else ""
+    experts = experts_held(priced, language) if _ACTIVE.search(text) else ""
     named = terms_in(priced, text)
-    if not named and priced.estimate.served is not None and _OF_SUMS["of_token"].search(text):
+    if not named and priced.estimate.served is not None and _OF_TOKEN.search(text):
         named = ["kv cache"]
     return [experts] if experts else list(reasons(named, priced, language))
 

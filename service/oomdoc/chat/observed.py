@@ -39,24 +39,26 @@ def by_own_figures(session: Session, turn: Turn, text: str) -> tuple[Session, Re
 
     ``None`` where nothing was measured, where something else of the run has changed since, or something else is asked.
     """
-    if turn.kind not in ("change", "ask") or not session.material or len(turn.changes) > 1:
+    asks_largest = not turn.changes and says(text, "largest")
+    sized = len(turn.changes) == 1 and not turn.changes.keys().isdisjoint(_LINES)
+    if turn.kind not in ("change", "ask") or not session.material or not (asks_largest or sized):
         return None
-    job, before = session.job, session.steps[0].job
-    capacity = priced.estimate.capacity_bytes if (priced := price_of(job, session.language)[0]) is not None else None
-    line = measured_line(read_text(session.material), capacity)
-    if line is None or len(line.points) < 2 or line.field not in ("micro_batch", "seq_len"):
+    priced, _ = price_of(session.job, session.language)
+    line = measured_line(read_text(session.material), priced.estimate.capacity_bytes if priced is not None else None)
+    if line is None or len(line.points) < 2 or line.field not in _LINES:
         return None
-    size = turn.changes.get(line.field)
-    if (size is None) != (not turn.changes) or (size is None and not says(text, "largest")):
+    job = session.job.with_fields(turn.changes)
+    if difference(session.steps[0].job, job).keys() - {line.field} or turn.changes.keys() - {line.field}:
         return None
-    changed = difference(before, job.with_fields(turn.changes))
-    if changed.keys() - {line.field}:
-        return None
-    line = replace(line, asked=(Size(size),) if size is not None else ())
+    line = replace(line, asked=tuple(Size(size) for size in turn.changes.values()))
     said = [render(message, session.language) for message in by_measured_line(line)]
     if turn.kind == "change" and not text.rstrip().endswith(("?", "？")):
-        session = session.then(job.with_fields(turn.changes), difference(job, job.with_fields(turn.changes)))
+        session = session.then(job, difference(session.job, job))
     return session, Reply(parts.joined(said), {}, session.job)
+
+
+_LINES: Final = frozenset({"micro_batch", "seq_len"})
+"""Fields that follow-ups carry a person's own figures over."""
 
 
 def observed(session: Session, text: str, seen_bytes: float) -> Reply:

@@ -238,10 +238,10 @@ def _of_cache(one: Said, context: Context) -> bool:
     """Whether a format is the cache's: one of those that a cache is held in, after the cache's was dealt with and while
     the weights have another.
     """
+    if one.field != "quant" or one.value not in ALONE["serving.kv_dtype"] or not one.value.startswith("q"):
+        return False
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
-    dealt_with = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
-    blocks = one.field == "quant" and one.value in ALONE["serving.kv_dtype"] and one.value.startswith("q")
-    return dealt_with and blocks
+    return cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
 
 
 def _is_number(value: Any) -> bool:

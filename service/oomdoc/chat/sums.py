@@ -76,34 +76,21 @@ def sum_of(name: str, priced: Priced, language: str) -> str:
 
 def cache_per_token(priced: Priced, language: str) -> list[str]:
     """What one token keeps in one layer, by the model's heads, and which layers keep every token."""
-    shape, d = priced.shape, priced.shape.dims
-    setting = resolve_setting(priced.job, shape)
-    keeping = [layer for layer in shape.layers if layer.caches]
-    if not keeping:
+    shape, d, layers = priced.shape, priced.shape.dims, priced.shape.caching
+    if not layers.whole + layers.windowed:
         return []
-    each = element_bytes(setting, priced.job.get("serving.kv_dtype"))
-    values = {"bytes": f"{each:.3g}", "heads": d.heads, "kv_heads": d.kv_heads, "head": d.head_dim}
+    each = element_bytes(resolve_setting(priced.job, shape), priced.job.get("serving.kv_dtype"))
+    values = {"bytes": f"{each:.3g}", "kib": f"{d.kv_elements_per_token * each / KIB:.4g}", "heads": d.heads}
     if d.kv_lora_rank:
-        kib = f"{d.kv_elements_per_token * each / KIB:.4g}"
-        said = [word("chat.cache-latent", language, rank=d.kv_lora_rank, rope=d.qk_rope_dim, kib=kib, **values)]
+        said = [word("chat.cache-latent", language, rank=d.kv_lora_rank, rope=d.qk_rope_dim, **values)]
     else:
-        kib = f"{d.kv_elements_per_token * each / KIB:.4g}"
         key = "chat.cache-grouped" if d.kv_heads < d.heads else "chat.cache-heads"
-        said = [word(key, language, kib=kib, **values)]
-    windowed = [layer for layer in keeping if layer.window]
-    counts = {
-        "layers": shape.layer_count,
-        "whole": sum(layer.count for layer in keeping if not layer.window),
-        "windowed": sum(layer.count for layer in windowed),
-        "recurrent": shape.layer_count - sum(layer.count for layer in keeping),
-    }
-    said.append(word("chat.cache-layers", language, **counts))
-    if windowed:
-        said.append(
-            word("chat.cache-window", language, window=f"{max(one.window or 0 for one in windowed):,}", **counts)
-        )
-    if counts["recurrent"]:
-        said.append(word("chat.cache-recurrent", language, **counts))
+        said = [word(key, language, kv_heads=d.kv_heads, head=d.head_dim, **values)]
+    said.append(word("chat.cache-layers", language, whole=layers.whole, layers=shape.layer_count))
+    if layers.windowed:
+        said.append(word("chat.cache-window", language, windowed=layers.windowed, window=f"{layers.window:,}"))
+    if layers.recurrent:
+        said.append(word("chat.cache-recurrent", language, recurrent=layers.recurrent))
     return said
 
 

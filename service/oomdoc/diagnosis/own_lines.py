@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
+from statistics import linear_regression
 from typing import Any, Final
 
 from oomdoc.diagnosis.accounts import Account, account_of
@@ -108,12 +108,9 @@ def measured_line(evidence: Evidence, capacity_bytes: float | None) -> MeasuredL
     amounts = [line.amount(size) for size, _ in points]
     if len(points) == 1:  # at most all of it grows with the size
         return replace(line, step_bytes=(points[0][1] - fixed) / amounts[0])
-    mean, bytes_mean = fmean(amounts), fmean(held for _, held in points)
-    spread = sum((x - mean) ** 2 for x in amounts)
-    if not spread:
+    if len(set(amounts)) < 2:
         return None
-    step = sum((x - mean) * (held - bytes_mean) for x, (_, held) in zip(amounts, points, strict=True)) / spread
-    fixed = bytes_mean - step * mean
+    step, fixed = linear_regression(amounts, [held for _, held in points])
     return replace(line, fixed_bytes=fixed, step_bytes=step) if step > 0 and fixed >= 0 else None
 
 

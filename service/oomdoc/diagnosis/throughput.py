@@ -137,7 +137,7 @@ def active_params(shape: ModelShape) -> float:
     d = shape.dims
     if not d.experts:
         return float(shape.params - shape.embed_params) + d.vocab * d.hidden * (1 if d.tied else 0)
-    return shape.params - shape.embed_params - shape.expert_params * (1 - max(1, d.top_k) / d.experts)
+    return shape.active_params - shape.embed_params
 
 
 def _training(job: Job, shape: ModelShape, device: Device | None, host_bytes: float) -> Throughput:

@@ -99,9 +99,7 @@ def card(device: Device | None) -> dict[str, Any]:
 def model(priced: Priced) -> dict[str, Any]:
     """What the terms are products of: the model's sizes, and the tokens of a step on each GPU."""
     shape, d = priced.shape, priced.shape.dims
-    caching = [layer for layer in shape.layers if layer.caches]
-    windowed = sum(layer.count for layer in caching if layer.window)
-    full = sum(layer.count for layer in caching if not layer.window)
+    layers = shape.caching
     found: dict[str, Any] = {
         "parameters_millions": round(priced.estimate.params / 1e6),
         "trainable_millions": round(priced.estimate.trainable / 1e6, 1),
@@ -116,12 +114,10 @@ def model(priced: Priced) -> dict[str, Any]:
         "experts_per_token": d.top_k if d.experts else 0,
     }
     if d.experts:
-        active = shape.params - shape.expert_params * (1 - d.top_k / d.experts)
-        found["active_parameters_millions"] = round(active / 1e6)
-    if windowed or full < shape.layer_count:
-        window = max((int(layer.window or 0) for layer in caching), default=0)
-        found |= {"layers_with_full_attention": full, "layers_with_window": windowed, "window_tokens": window}
-        found["recurrent_layers"] = shape.layer_count - full - windowed
+        found["active_parameters_millions"] = round(shape.active_params / 1e6)
+    if layers.whole < shape.layer_count:
+        found |= {"layers_with_full_attention": layers.whole, "layers_with_window": layers.windowed}
+        found |= {"window_tokens": layers.window, "recurrent_layers": layers.recurrent}
     if shape.vision is not None:
         side = shape.vision.patch * shape.vision.merge
         fixed = shape.vision.tokens_per_image

@@ -13,3 +13,9 @@ def talk(*turns: str) -> tuple[Session, list[dict]]:
         session, reply = respond(session, turn)
         replies.append(reply.document())
     return session, replies
+
+
+def answers_of(*turns: str) -> tuple[Session, list[str]]:
+    """The session at the end, and the answer of each reply."""
+    session, replies = talk(*turns)
+    return session, [reply["answer"] for reply in replies]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from talking import answers_of
 
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.session import Session
@@ -45,19 +46,11 @@ def test_every_turn_is_understood(row: dict[str, Any]) -> None:
         assert not wrong, said
 
 
-def talk(*turns: str) -> tuple[Session, list[str]]:
-    session, answers = Session(), []
-    for turn in turns:
-        session, reply = respond(session, turn)
-        answers.append(reply.answer)
-    return session, answers
-
-
 ONE = "qlora of Qwen/Qwen3-8B with unsloth on one 4090, seq 4096, batch 2"
 
 
 def test_more_ranks_than_gpus_raise_the_gpus_and_say_so() -> None:
-    session, answers = talk(
+    session, answers = answers_of(
         "vllm serve Qwen/Qwen2.5-32B-Instruct --max-model-len 8192 on one A100 40GB", "tensor parallel 2?"
     )
     assert (session.job.tp, session.job.world) == (2, 2)
@@ -65,36 +58,36 @@ def test_more_ranks_than_gpus_raise_the_gpus_and_say_so() -> None:
 
 
 def test_fewer_gpus_lower_the_ranks() -> None:
-    session, _ = talk("vllm serve Qwen/Qwen2.5-32B-Instruct -tp 2 on 2 A100 40GB, tp 2", "go back to one gpu")
+    session, _ = answers_of("vllm serve Qwen/Qwen2.5-32B-Instruct -tp 2 on 2 A100 40GB, tp 2", "go back to one gpu")
     assert (session.job.gpus, session.job.tp or 1) == (1, 1)
 
 
 def test_a_question_is_made_a_change_by_a_yes() -> None:
-    session, answers = talk(ONE, "would rank 128 fit?", "ok do it")
+    session, answers = answers_of(ONE, "would rank 128 fit?", "ok do it")
     assert "apply" in answers[1]
     assert session.job.get("lora.r") == 128
 
 
 def test_another_card_forgets_the_first_one_s_capacity_until_it_is_back() -> None:
-    session, _ = talk("lora of Qwen/Qwen3-8B on one A100 40GB, seq 4096, batch 2", "on an H200", "revert the gpu")
+    session, _ = answers_of("lora of Qwen/Qwen3-8B on one A100 40GB, seq 4096, batch 2", "on an H200", "revert the gpu")
     assert session.steps[1].job.capacity_gib is None
     assert session.job.capacity_gib == session.steps[0].job.capacity_gib
 
 
 def test_values_that_nobody_stated_are_said_to_be_assumed() -> None:
-    _, answers = talk("full finetuning of Qwen/Qwen3-8B with zero3 on 8 H100s")
+    _, answers = answers_of("full finetuning of Qwen/Qwen3-8B with zero3 on 8 H100s")
     assert "Assumed" in answers[0]
     assert "seq_len" in answers[0]
 
 
 def test_terms_are_named_in_chinese() -> None:
-    _, answers = talk("用 unsloth 在一张 4090 上 qlora 微调 Qwen3-8B，长度 4096，batch 2", "显存花在哪了")
+    _, answers = answers_of("用 unsloth 在一张 4090 上 qlora 微调 Qwen3-8B，长度 4096，batch 2", "显存花在哪了")
     assert "权重" in answers[1]
     assert "weights" not in answers[1]
 
 
 def test_the_trainer_named_is_the_framework_and_not_its_engine() -> None:
-    session, _ = talk(
+    session, _ = answers_of(
         "verl GRPO Qwen2.5-7B on 8xH100, actor and vllm colocated, rollout gpu_memory_utilization 0.8, OOM"
     )
     assert (session.job.framework, session.job.objective) == ("verl", "grpo")
@@ -112,7 +105,7 @@ def test_the_trainer_named_is_the_framework_and_not_its_engine() -> None:
     ],
 )
 def test_questions_beside_the_memory_have_answers(turn: str, word: str) -> None:
-    session, _ = talk(ONE, "turn off gradient checkpointing")
+    session, _ = answers_of(ONE, "turn off gradient checkpointing")
     session, reply = respond(session, turn)
     assert word in reply.answer
     assert reply.changed == {}
@@ -128,7 +121,7 @@ def test_questions_beside_the_memory_have_answers(turn: str, word: str) -> None:
     ],
 )
 def test_what_was_changed_last_need_not_be_named(turns: list[str], field: str, value: Any) -> None:
-    session, _ = talk(ONE, *turns)
+    session, _ = answers_of(ONE, *turns)
     assert session.job.get(field) == value
 
 
@@ -141,30 +134,30 @@ def test_what_was_changed_last_need_not_be_named(turns: list[str], field: str, v
     ],
 )
 def test_a_question_is_answered_with_what_it_names(question: str, said: str) -> None:
-    _, answers = talk(ONE, question)
+    _, answers = answers_of(ONE, question)
     assert said in answers[1]
 
 
 def test_a_figure_of_the_diagnosis_is_explained_by_its_sentence() -> None:
     log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 79.11 GiB"
-    _, answers = talk(f"{ONE}\n{log}", "where do the 4.64 come from?")
+    _, answers = answers_of(f"{ONE}\n{log}", "where do the 4.64 come from?")
     assert answers[1].count("4.64") >= answers[0].count("4.64") > 0
 
 
 def test_a_proposal_survives_the_store() -> None:
-    session, _ = talk(ONE, "would rank 128 fit?")
+    session, _ = answers_of(ONE, "would rank 128 fit?")
     again = Session.from_document(json.loads(json.dumps(session.document())))
     again, reply = respond(again, "apply it")
     assert reply.changed["lora.r"] == 128
 
 
 def test_a_number_in_thousands_is_a_length_whatever_was_changed_last() -> None:
-    session, _ = talk(ONE, "rank 64", "set it to 8k")
+    session, _ = answers_of(ONE, "rank 64", "set it to 8k")
     assert (session.job.get("lora.r"), session.job.seq_len) == (64, 8192)
 
 
 def test_an_answer_may_count_what_was_named() -> None:
-    session, _ = talk("full finetuning of Qwen/Qwen3-8B with zero3, out of memory", "4 of them, H100")
+    session, _ = answers_of("full finetuning of Qwen/Qwen3-8B with zero3, out of memory", "4 of them, H100")
     assert (session.job.gpus, session.job.gpu) == (4, "H100")
 
 
@@ -208,7 +201,7 @@ SERVED = "vLLM serving Qwen2.5-7B-Instruct on one RTX 4090, max-model-len 16384.
     ],
 )
 def test_what_the_job_is_after_the_last_turn(turns: tuple[str, ...], fields: dict[str, Any]) -> None:
-    session, _ = talk(*turns)
+    session, _ = answers_of(*turns)
     assert {name: session.job.get(name) for name in fields} == fields
 
 
@@ -233,6 +226,6 @@ def test_what_the_job_is_after_the_last_turn(turns: tuple[str, ...], fields: dic
     ],
 )
 def test_what_the_last_answer_says(turns: tuple[str, ...], said: str, unsaid: str) -> None:
-    _, answers = talk(*turns)
+    _, answers = answers_of(*turns)
     assert said in answers[-1]
     assert unsaid not in answers[-1]

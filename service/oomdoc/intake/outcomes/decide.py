@@ -84,8 +84,13 @@ def outcome_of(
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
     weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
     covered = frozenset(h.index for h in named if kinds[h.index] != "prose")
-    said = [h for h in hits if h.row.kind == "said" and h.index not in covered]
-    said = [h for h in said if not (named and asks_on(h.line.text, h.start))]  # "is that OOM?" of it
+    said = [
+        h
+        for h in hits
+        if h.row.kind == "said"
+        and h.index not in covered
+        and not (named and asks_on(h.line.text, h.start))  # "is that OOM?" of what is named
+    ]
     present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
     told_of = [h.outcome() for h in others]
     quoted = all(kinds[i] == "prose" for i, _ in seen)
