@@ -347,8 +347,8 @@ def tokens(args: argparse.Namespace) -> None:
     """Print the length of the instructions and, of reports, of whole prompts, as the shipped tokenizer counts."""
     from tokenizers import Tokenizer
 
-    from oomdoc.chat.briefing import functions
-    from oomdoc.chat.briefing import instructions as instructions_to_converse
+    from oomdoc.assistant.briefing import functions
+    from oomdoc.assistant.briefing import instructions as instructions_to_converse
     from oomdoc.language_model.reader.asking import PARTS, REPLY_TOKENS, instructions
     from oomkb.retrieval.model_files import find_model
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oomdoc.chat.briefing import AGAIN
+from oomdoc.assistant.briefing import AGAIN
+from oomdoc.assistant.tool_loop import Turned, converse
 from oomdoc.chat.session import DERIVED, Session
-from oomdoc.chat.tool_loop import Turned, converse
 from oomdoc.language_model import Budget, Reply, Tool, ToolCall, Unavailable
 from oomkb.memory.job import Job
 
@@ -185,7 +185,7 @@ def run(
 def _trace(talk: Talk, where: str, answer: str, model: Recorded) -> None:
     """Count the figures of the model's own words that the answer kept, and those that nothing shown to it holds.
 
-    Simpler than what the answer was checked by (``oomdoc.chat.provenance``), so that the two do not err alike.
+    Simpler than what the answer was checked by (``oomdoc.assistant.provenance``), so that the two do not err alike.
     """
     shown = [float(n.replace(",", "")) for n in _NUMBER.findall(" ".join(model.shown))]
     kept = set(_FIGURE.findall(answer))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from oomdoc.assistant.tool_loop import Turned, converse
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.session import Session
-from oomdoc.chat.tool_loop import Turned, converse
 from oomdoc.intake.redact import mask
 from oomdoc.language_model import LanguageModel
 from oomdoc.store.store import Conflict, Store, StoreDown
@@ -53,7 +53,7 @@ def answering(
     state; the reply is then what counts, not the pieces. A store that is down still gets an answer to a first turn,
     with a warning that it cannot go on.
 
-    :param model: converses with oomdoc's functions (:mod:`oomdoc.chat.tool_loop`); off by default.
+    :param model: converses with oomdoc's functions (:mod:`oomdoc.assistant.tool_loop`); off by default.
     :param turn: works a turn out elsewhere, where no ``model`` has to be asked on the way.
     :raises InputError: for a session that does not exist (any more), unless ``new``.
     """

@@ -36,9 +36,11 @@ ORDER = [
     ("oomdoc.diagnosis",),
     ("oomdoc.casework",),
     ("oomdoc.report",),
-    ("oomdoc.library", "oomdoc.planner", "oomdoc.checking", "oomdoc.fleet", "oomdoc.tracing"),
-    ("oomdoc.tools",),
+    ("oomdoc.planner", "oomdoc.checking", "oomdoc.fleet", "oomdoc.tracing"),
     ("oomdoc.chat",),
+    ("oomdoc.library",),
+    ("oomdoc.tools",),
+    ("oomdoc.assistant",),
     ("oomdoc.store",),
     ("oomdoc.sessions",),
     (

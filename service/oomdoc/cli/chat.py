@@ -60,8 +60,8 @@ def _batch(path: Path) -> None:
 
 
 def _converse(format_: Format, file: Path | None) -> None:
+    from oomdoc.assistant.tool_loop import Turned, converse
     from oomdoc.chat.session import Session
-    from oomdoc.chat.tool_loop import Turned, converse
     from oomdoc.report.words import word
 
     session, model = Session(), _language_model()

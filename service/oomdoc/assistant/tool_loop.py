@@ -2,8 +2,8 @@
 
 The model has the functions of :mod:`oomdoc.tools`, bound to the conversation's job and to what was pasted, and one that
 changes that job, whose arguments pass the same schema. A description or a log is read before it is asked. Its sentences
-are given as they come, each only where all in it comes from somewhere (:mod:`oomdoc.chat.provenance`); it may word once
-more what was withheld. In place of what remains withheld, or where it fails, the computed answer stands.
+are given as they come, each only where all in it comes from somewhere (:mod:`oomdoc.assistant.provenance`); it may word
+once more what was withheld. In place of what remains withheld, or where it fails, the computed answer stands.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final
 
+from oomdoc.assistant.briefing import AGAIN, CHANGE, brief, changes_of, functions, instructions, shown_text
+from oomdoc.assistant.naming import check_measured, check_named, open_choices, plain_document, with_valid
+from oomdoc.assistant.provenance import Sources, is_about_memory, sentences
+from oomdoc.assistant.standing import change_lines, figures_left
 from oomdoc.chat import parts, questions
-from oomdoc.chat.briefing import AGAIN, CHANGE, brief, changes_of, functions, instructions, shown_text
 from oomdoc.chat.conversation import language_of, respond
 from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
-from oomdoc.chat.naming import check_measured, check_named, open_choices, plain_document, with_valid
 from oomdoc.chat.prices import price_of
-from oomdoc.chat.provenance import Sources, is_about_memory, sentences
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.standing import change_lines, figures_left
 from oomdoc.diagnosis.explaining import asked_topics, beside
 from oomdoc.evidence import problem_of
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable

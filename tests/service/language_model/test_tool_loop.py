@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standin import StandIn, stream_of
 
+from oomdoc.assistant.provenance import Sources, sentences
+from oomdoc.assistant.tool_loop import MAX_CALLS, Turned, converse
 from oomdoc.chat.conversation import respond
-from oomdoc.chat.provenance import Sources, sentences
 from oomdoc.chat.session import Reply, Session
-from oomdoc.chat.tool_loop import MAX_CALLS, Turned, converse
 from oomdoc.language_model import LanguageModel
 from oomdoc.language_model.failing import breaker_of
 from oomdoc.sessions import answer, answering

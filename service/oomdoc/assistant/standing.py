@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from oomdoc.assistant.provenance import says_size, says_verdict
 from oomdoc.chat import parts
 from oomdoc.chat.prices import price_of
-from oomdoc.chat.provenance import says_size, says_verdict
 from oomdoc.chat.session import difference
 from oomkb.memory.job import Job
 from oomkb.units import GIB

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oomdoc.chat.provenance import Sources, says_size
+from oomdoc.assistant.provenance import Sources, says_size
 
 ESTIMATE = {
     "needed_gib": 21.0357,

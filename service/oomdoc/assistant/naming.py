@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oomdoc.assistant.provenance import Sources
 from oomdoc.chat.grammar import understand
 from oomdoc.chat.history import context_of
 from oomdoc.chat.operators import find_operators
-from oomdoc.chat.provenance import Sources
 from oomdoc.chat.session import Session
 from oomdoc.diagnosis.known_run import taken_run
 from oomdoc.intake.numbers import NUMBER, read_number

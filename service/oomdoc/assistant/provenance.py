@@ -20,7 +20,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from oomdoc.chat.figures import BYTES, Figure, kind_of, numbers_in
+from oomdoc.assistant.figures import BYTES, Figure, kind_of, numbers_in
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.wording import words as wordlist
 from oomkb.catalog.gpus import find, find_all, variants
