@@ -60,17 +60,26 @@ def diagnosed(
 
     :param reader: reads the sources beside oomdoc.
     """
+    from oomdoc.chat.further import in_parts
     from oomdoc.diagnosis.engine import diagnose as run
     from oomdoc.intake import read
     from oomdoc.intake.redact import masked_tree
+    from oomdoc.intake.several import several_questions
     from oomdoc.report.report import Report
     from oomdoc.stated import stated_fields
 
     stated = {} if options is None else {k: masked_tree(v, k) for k, v in stated_fields(options).items()}
-    evidence = read(sources, stated)
-    if reader is not None:
-        evidence = reader(sources, evidence)
-    return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
+
+    def report(of: Sequence[Source]) -> Report:
+        evidence = read(of, stated)
+        if reader is not None:
+            evidence = reader(of, evidence)
+        return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
+
+    whole = report(sources)
+    if len(sources) != 1 or stated or (several := several_questions(sources[0].text)) is None:
+        return whole
+    return in_parts(whole, several, lambda first: report([Source(sources[0].name, first)]))
 
 
 def estimate(job: Job | Mapping[str, Any] | None = None, /, **fields: Any) -> EstimateReport:

@@ -1,1 +1,1 @@
-"""Conversations led by a language model, which calls oomdoc's functions; what it says is checked against their results."""
+"""Conversations led by a language model: it calls oomdoc, and what it says is checked against the results."""

@@ -12,10 +12,11 @@ from oomdoc.chat.history import wanted
 from oomdoc.chat.parts import joined
 from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.session import Reply, Session, difference
-from oomdoc.chat.sums import experts_held, held_by, reasons
+from oomdoc.chat.sums import held_by, reasons
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
+from oomdoc.diagnosis.run_words import experts_held
 from oomdoc.evidence import problem_of
 from oomdoc.intake.asked import asked_in
 from oomdoc.report.estimates import without_cache
@@ -176,7 +177,8 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
     if priced is None:
         return Reply(joined([*stands.said, *parts.asks(job, language)]), {}, job)
     why = questions.says(text, "why")
-    parts_said = _reasons(priced, text, language) if why else _topics(priced, text, language)
+    explains = why or asked_in(text).counts_active
+    parts_said = _reasons(priced, text, language) if explains else _topics(priced, text, language)
     said = [*([] if why else _phases(priced, text, language)), *parts_said]
     if stands.compared:
         return Reply(joined([*stands.said, *(parts_said if why else [])]), {}, job, priced.estimate.process_bytes)
@@ -188,11 +190,11 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
 
 def _reasons(priced: Priced, text: str, language: str) -> list[str]:
     """Why it takes so much: of a mixture, where it is asked about what works of it, that all its experts are held."""
-    experts = experts_held(priced, language) if _ACTIVE.search(text) else ""
+    experts = experts_held(priced.job) if _ACTIVE.search(text) else None
     named = terms_in(priced, text)
     if not named and priced.estimate.served is not None and _OF_TOKEN.search(text):
         named = ["kv cache"]
-    return [experts] if experts else list(reasons(named, priced, language))
+    return [render(experts, language)] if experts else list(reasons(named, priced, language))
 
 
 def terms_in(priced: Priced, text: str) -> list[str]:

@@ -28,6 +28,7 @@ from oomdoc.chat.questions import (
     topic_of,
 )
 from oomdoc.chat.reading import held_fields, holds_it
+from oomdoc.chat.resolving import check_offered
 from oomdoc.chat.session import Reply, Session, Step, difference
 from oomdoc.chat.side_by_side import side_by_side
 from oomdoc.chat.sums import moved_terms
@@ -38,15 +39,15 @@ from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
 from oomdoc.diagnosis.forms import BASE
-from oomdoc.diagnosis.planned import LOCAL, careful_job, counted
+from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Evidence
 from oomdoc.intake import read_text
 from oomdoc.intake.asked import asked_in, asked_of
+from oomdoc.intake.several import several_questions
 from oomdoc.report.words import word
 from oomdoc.stated import following
-from oomkb.errors import JobError, note
-from oomkb.frameworks import ENGINES, supports
+from oomkb.errors import JobError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced
 
@@ -75,7 +76,26 @@ _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
 def respond(session: Session, text: str) -> tuple[Session, Reply]:
-    """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason."""
+    """Answer one turn. Never raises on what a person may say: an impossible job is answered with its reason.
+
+    The items of a numbered list of questions are turns of their own.
+    """
+    several = several_questions(text)
+    if several is None or not several.numbered:
+        return _answered(session, text)
+    described, reply = _answered(session, several.first)
+    if not described.steps:
+        return _answered(session, text)  # of concepts, not of a run
+    session, replies = described, [reply]
+    for item in several.further:
+        session, reply = _answered(session, item)
+        replies.append(reply)
+    changed = {name: value for reply in replies for name, value in reply.changed.items()}
+    answer = "\n\n".join(f"{number}) {reply.answer}" for number, reply in enumerate(replies, 1))
+    return session, replace(replies[-1], answer=answer, changed=changed)
+
+
+def _answered(session: Session, text: str) -> tuple[Session, Reply]:
     context = context_of(session)
     session = replace(session, language=language_of(session, text), refused=())
     try:
@@ -272,26 +292,8 @@ def _stated(diagnosis: Diagnosis) -> Job:
     return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job
 
 
-def _check_offered(changes: Mapping[str, Any], job: Job) -> None:
-    """:raises JobError: for a way to share the states, or a format of weights, that the framework does not have."""
-    framework = changes.get("framework", job.framework)
-    sharding, quant = changes.get("sharding"), changes.get("quant")
-    if framework in LOCAL and quant in _NOT_LOCAL:
-        why = note("job.only-gguf", framework=framework, value=quant)
-        raise JobError(f"{framework} runs GGUF files, not {quant}", where="quant", note=why)
-    ways = [way for way in _WAYS if supports(framework, "sharding", way, job.versions)]
-    near = sharding in ways or (sharding in ("fsdp", "fsdp2") and bool({"fsdp", "fsdp2"} & set(ways)))
-    if framework and framework not in ENGINES and sharding in _WAYS and ways and not near:
-        values = {"framework": framework, "value": sharding, "ways": ", ".join(ways)}
-        raise JobError(f"{framework} has no {sharding}", where="sharding", note=note("job.no-sharding", **values))
-
-
-_WAYS: Final = ("zero1", "zero2", "zero3", "fsdp", "fsdp2", "distributed-optimizer")
-_NOT_LOCAL: Final = frozenset({"awq-int4", "gptq-int4", "fp8"})
-
-
 def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
-    _check_offered(turn.changes, session.job)
+    check_offered(turn.changes, session.job)
     before, _ = price_of(session.job, session.language)
     if before is None and session.fresh and any(f.requested_bytes for f in read_text(session.material).failures):
         again = _describe(session, f"{session.material}\n\n{text}", context_of(session))
@@ -332,7 +334,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if turn.invented:
         return session, answers.invented(before, session.job, session.language)
     if turn.changes and (says(text, "why_not") or not says(text, "why")):
-        _check_offered(turn.changes, session.job)
+        check_offered(turn.changes, session.job)
         job = with_world(session.job.with_fields(turn.changes))
         price_of(job, session.language, strict=True)
         if difference(session.job, job):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.phrases import PAGED
 from oomdoc.diagnosis.planned import LOCAL, blocks
 from oomdoc.stated import following
-from oomkb.frameworks import ENGINE, has, supports
+from oomkb.errors import JobError, note
+from oomkb.frameworks import ENGINE, ENGINES, has, supports
 from oomkb.memory.job import Job
 from oomkb.pricing import device_of
 from oomkb.units import GIB
@@ -196,3 +198,21 @@ def _lower(found: dict[str, Any], degrees: dict[str, int], world: int) -> None:
         others = product // degrees[name]
         degrees[name] = max(1, world // others)
         found[name] = degrees[name]
+
+
+def check_offered(changes: Mapping[str, Any], job: Job) -> None:
+    """:raises JobError: for a way to share the states, or a format of weights, that the framework does not have."""
+    framework = changes.get("framework", job.framework)
+    sharding, quant = changes.get("sharding"), changes.get("quant")
+    if framework in LOCAL and quant in _NOT_LOCAL:
+        why = note("job.only-gguf", framework=framework, value=quant)
+        raise JobError(f"{framework} runs GGUF files, not {quant}", where="quant", note=why)
+    ways = [way for way in _WAYS if supports(framework, "sharding", way, job.versions)]
+    near = sharding in ways or (sharding in ("fsdp", "fsdp2") and bool({"fsdp", "fsdp2"} & set(ways)))
+    if framework and framework not in ENGINES and sharding in _WAYS and ways and not near:
+        values = {"framework": framework, "value": sharding, "ways": ", ".join(ways)}
+        raise JobError(f"{framework} has no {sharding}", where="sharding", note=note("job.no-sharding", **values))
+
+
+_WAYS: Final = ("zero1", "zero2", "zero3", "fsdp", "fsdp2", "distributed-optimizer")
+_NOT_LOCAL: Final = frozenset({"awq-int4", "gptq-int4", "fp8"})

@@ -7,7 +7,6 @@ from typing import Final
 
 from oomdoc.chat import parts
 from oomdoc.diagnosis.forms import needed_of
-from oomdoc.diagnosis.throughput import active_params
 from oomdoc.report.words import has, word
 from oomkb.memory.cache import element_bytes
 from oomkb.memory.estimate import Estimate
@@ -92,16 +91,6 @@ def cache_per_token(priced: Priced, language: str) -> list[str]:
     if layers.recurrent:
         said.append(word("chat.cache-recurrent", language, recurrent=layers.recurrent))
     return said
-
-
-def experts_held(priced: Priced, language: str) -> str:
-    """Why a mixture takes all its weights, however few of them compute a token; empty for a model without experts."""
-    shape = priced.shape
-    if not shape.expert_params:
-        return ""
-    key = "chat.sum-experts" if priced.job.objective == "inference" else "chat.sum-experts-trained"
-    active = active_params(shape)
-    return word(key, language, params=f"{shape.params / 1e9:.3g}", active=f"{active / 1e9:.2g}")
 
 
 def _of_parameters(name: str, size: float, priced: Priced, setting: Setting, language: str) -> str:

@@ -26,7 +26,7 @@ from oomdoc.diagnosis.planned import (
     wants_figure,
 )
 from oomdoc.diagnosis.result import Diagnosis, Plan
-from oomdoc.diagnosis.run_words import assumed_of, cards_of, model_of, names_of, run_of
+from oomdoc.diagnosis.run_words import assumed_of, cards_of, experts_held, model_of, names_of, run_of
 from oomdoc.diagnosis.serving_answers import (
     cache_alone,
     held_by_engine,
@@ -161,6 +161,8 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
         *cache_alone(about),
         *(list(comparison(about)) or [decisive(about)]),
     ]
+    experts = experts_held(about.job) if about.asked.counts_active else None
+    out += [] if experts is None else [experts]
     out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job, about.compared))
     if assumed:

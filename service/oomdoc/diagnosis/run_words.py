@@ -6,10 +6,13 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import Change
+from oomdoc.diagnosis.throughput import active_params
 from oomdoc.evidence import Message, say
 from oomdoc.intake.worded import Alternative
+from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
+from oomkb.pricing import shape_of
 
 _DECIDING: Final = (
     *("method", "sharding", "optimizer", "quant", "grad_ckpt", "fused_ce", "micro_batch", "seq_len", "param_dtype"),
@@ -31,6 +34,18 @@ def run_of(job: Job) -> Message:
         return say("answer.serving" if length else "answer.serving-plain", **served)
     values = {"model": name, "batch": job.micro_batch or 1, "length": f"{job.seq_len or 0:,}"}
     return say("answer.training", method=say(f"answer.method-{_method(job)}"), **values)
+
+
+def experts_held(job: Job) -> Message | None:
+    """Why a mixture takes all its weights, however few of them compute a token; nothing for a model without experts."""
+    try:
+        shape = shape_of(job)
+    except OomdocError:
+        return None
+    if not shape.expert_params:
+        return None
+    key = "answer.experts-held" if job.objective == "inference" else "answer.experts-trained"
+    return say(key, params=f"{shape.params / 1e9:.3g}", active=f"{active_params(shape) / 1e9:.2g}")
 
 
 def shared_of(job: Job, compared: frozenset[str]) -> list[Message | str]:

@@ -241,6 +241,12 @@ class Asked:
         return needed_card(self._text)
 
     @cached_property
+    def counts_active(self) -> str:
+        """Where it names how many parameters of a mixture of experts work at once."""
+        found = ROWS["counts_active"].search(self._text)
+        return found[0] if found is not None else ""
+
+    @cached_property
     def questions(self) -> int:
         """How many questions are put."""
         return max(sum(map(self._text.count, "?？")), len(ROWS["item"].findall(self._text)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -38,9 +39,15 @@ _SIZES: Final = (
 )
 
 
-def diagnosis_document(found: Diagnosis, language: str, *, identifier: str | None = None) -> dict[str, Any]:
-    """The document of ``oomdoc diagnose``, with what its first screen says."""
+def diagnosis_document(
+    found: Diagnosis, language: str, *, identifier: str | None = None, further: Sequence[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """The document of ``oomdoc diagnose``, with what its first screen says.
+
+    :param further: the further questions of the text, each with its answer.
+    """
     document = _document(found, language, identifier)
+    document["further"] = [{"question": question, "answer": answer} for question, answer in further]
     screen = asdict(first_screen(document, language))
     return {**document, "screen": {n: list(v) if isinstance(v, tuple) else v for n, v in screen.items()}}
 

@@ -37,7 +37,7 @@ def _screen(screen: Screen, language: str, cause: str) -> list[str]:
         lines += [*(f"- {_escape(line)}" for line in further), *(f"- `{_code(q)}`" for q in screen.quotes), ""]
     if screen.do:
         lines += [f"**{word('screen.do', language)}**", "", *(f"- {_escape(line)}" for line in screen.do), ""]
-    for line in screen.read:
+    for line in (*screen.further, *screen.read):
         lines += [_escape(line), ""]
     if screen.sure:
         lines += [f"**{word('screen.how-sure', language)}**: {_escape(screen.sure)}", ""]

@@ -21,12 +21,14 @@ class Report:
 
     diagnosis: Diagnosis
     language: str = "en"
+    further: tuple[tuple[str, str], ...] = ()
+    """The further questions of the text, each with its answer."""
 
     def document(self, *, identifier: str | None = None) -> dict[str, Any]:
         """The contract's JSON document."""
         from oomdoc.report.document import diagnosis_document
 
-        return diagnosis_document(self.diagnosis, self.language, identifier=identifier)
+        return diagnosis_document(self.diagnosis, self.language, identifier=identifier, further=self.further)
 
     def json(self) -> str:
         """The document as text."""

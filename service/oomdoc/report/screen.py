@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import action_key
@@ -49,12 +50,22 @@ class Screen:
     ask: str = ""
     read: tuple[str, ...] = ()
     """A topic that a question about a run touches as well."""
+    further: tuple[str, ...] = ()
+    """The further questions of the text with their answers."""
     more: str = ""
     """Where to read on, in place of ``--full``."""
 
 
 def first_screen(document: dict[str, Any], language: str) -> Screen:
-    """The screen of a diagnosis' document."""
+    """The screen of a diagnosis' document; the answers to further questions take the place of the grid."""
+    screen, further = _screen(document, language), document.get("further") or []
+    if not further:
+        return screen
+    asked = tuple(word("screen.further", language, **one) for one in further)
+    return replace(screen, further=asked, grid=(), read=())
+
+
+def _screen(document: dict[str, Any], language: str) -> Screen:
     verdict = document["verdict"]
     outlook = document.get("outlook") if verdict == "no-failure" else None
     figures = bool(document.get("estimate") or document.get("grid"))

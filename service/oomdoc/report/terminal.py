@@ -56,6 +56,9 @@ def diagnosis_text(
         named = tuple(word("topic.named", language, **topic) for topic in document.get("topics", []) if screen.read)
         short = replace(screen, quotes=(), read=named)
         shorter = (screen, short, replace(short, why=screen.why[:2]))
+        if screen.further:
+            leads = tuple(answered.partition("\n")[0] for answered in screen.further)
+            shorter = (screen, short, replace(short, answer=screen.answer[:2], further=leads))
         texts = (_first_text(one, language, width, colour) for one in (*shorter, replace(shorter[-1], ask="")))
         text = ""
         for text in texts:
@@ -124,7 +127,7 @@ def _screen(console: Console, screen: Screen, language: str) -> None:
     if screen.sure:
         console.print()
         console.print(_labelled(word("screen.how-sure", language), screen.sure))
-    for line in screen.read:
+    for line in (*screen.further, *screen.read):
         console.print()
         console.print(Text(line))
     if screen.ask:

@@ -20,13 +20,14 @@ export function drawAnswer(found) {
 
 // What a terminal's first screen says, in its order; answers kept by earlier versions have none.
 function screen(found) {
-  const { headline: head, answer, why, quotes, do: steps, sure, grid } = found.screen;
+  const { headline: head, answer, why, quotes, do: steps, sure, grid, further = [] } = found.screen;
   const said = [...answer];
   const part = (key, lines) => (lines.length ? el("div", {}, el("b", {}, word(key)), el("ul", {}, ...lines.map((line) => el("li", {}, line)))) : null);
   fill("headline",
     el("strong", {}, head || said.shift() || word("page.no-failure")),
     ...said.map((text) => el("p", {}, text)),
     grid.length ? el("pre", { tabIndex: 0 }, grid.join("\n")) : null,
+    ...further.map((text) => el("p", {}, ...text.split("\n").flatMap((line) => [line, el("br")]))),
     part("screen.why", [...why, ...quotes]), part("screen.do", steps),
     sure ? el("p", { class: "soft" }, `${word("screen.how-sure")}: ${sure}`) : null,
     ...found.warnings.map((text) => el("p", { class: "soft" }, text)));

@@ -1,0 +1,74 @@
+"""The further questions of one text, each answered as a turn of a conversation about the run that it describes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from oomdoc.chat.conversation import respond
+from oomdoc.chat.session import Session
+from oomdoc.intake.asked import asked_in
+from oomdoc.intake.several import Several
+from oomdoc.report.report import Report
+from oomdoc.report.words import word
+
+_SIZE: Final = re.compile(r"[\d,.]+ [GM]iB")
+_PROPOSAL: Final = "chat.plan"
+_ROOM: Final = ("answer.room", "answer.room-then")
+_OWN_FIGURES: Final = "answer.own-"
+"""Messages that answer from figures which the person measured: all questions of the text are of them."""
+
+
+def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) -> Report:
+    """The answer to the first question with those to the further ones.
+
+    The items of a list are answered one by one. Of questions in a row the whole text is read at once, as what one of
+    them names is mostly meant by all; a further one is answered beside it where that brings a size not yet said.
+
+    :param whole: the answer to the whole text.
+    :param report_of: the answer to a part of it.
+    """
+    own = any(message.key.startswith(_OWN_FIGURES) for message in whole.diagnosis.summary)
+    if own or whole.diagnosis.explained:
+        return whole
+    if not found.numbered and whole.diagnosis.sides:
+        return whole
+    first = report_of(found.first) if found.numbered else whole
+    answers = _answers(found, "" if found.numbered else first.text(full=True), whole.diagnosis.verdict)
+    return replace(first, further=tuple(answers)) if answers else first
+
+
+def _answers(found: Several, said: str, verdict: str) -> list[tuple[str, str]]:
+    """:param said: what the answer to the whole text says already."""
+    session, _ = respond(Session(), found.first)
+    counts = asked_in(found.first).wanted == "requests"
+    answers = []
+    for question in found.further if session.steps else ():
+        session, reply = respond(session, question)
+        language = session.language
+        lines = _to_the_point(reply.answer.split("\n"), language, counts=counts)
+        if found.numbered:
+            answers.append((question, "\n".join(lines) or word("chat.unheard", language)))
+        elif verdict != "no-failure" and not session.proposed and not reply.changed:
+            continue  # why it failed and what to do is what the diagnosis says
+        elif lines and _is_new(lines, said):
+            answers.append((question, "\n".join(lines)))
+    return answers
+
+
+def _to_the_point(lines: Sequence[str], language: str, *, counts: bool) -> list[str]:
+    """The first line with one more: what would fit, the requests that are counted, else a size where it brings none."""
+    first, *rest = lines
+    if first == word("chat.unheard", language):
+        return []
+    shown = tuple(word(key, language).partition("{")[0] for key in (_PROPOSAL, *(_ROOM if counts else ())))
+    unsized = not _SIZE.search(first)
+    more = [line for line in rest if line.startswith(shown) or (unsized and _SIZE.search(line))]
+    return [first, *more[:1]]
+
+
+def _is_new(lines: Sequence[str], said: str) -> bool:
+    """Whether the lines bring a size that was not said."""
+    return not set(_SIZE.findall("\n".join(lines))) <= set(_SIZE.findall(said))

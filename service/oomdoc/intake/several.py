@@ -1,0 +1,79 @@
+"""Several questions in one text: what describes the run and the first of them, and each further one on its own.
+
+A list numbers its questions, and each item changes what it names for itself: read as one text, the items' settings
+would become those of one run. Questions in a row mostly share the run; only the further ones' sentences stand apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import with_question_marks
+from oomkb.dataclass import dataclass
+
+_RE: Final = patterns(__file__)
+_MAX_CHARACTERS_OF_QUESTION: Final = 240
+_MAX_QUESTIONS: Final = 6
+_NUMBERS: Final = ("123456789", "①②③④⑤⑥⑦⑧⑨", "abcdef")
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """A text that puts several questions."""
+
+    first: str
+    """The text without the further questions."""
+    further: tuple[str, ...]
+    numbered: bool
+    """Whether they are the items of a numbered list."""
+
+
+def several_questions(text: str) -> Several | None:
+    """The questions of a text, where it puts more than one that can be told apart."""
+    return _numbered(text) or _in_a_row(text)
+
+
+def _numbered(text: str) -> Several | None:
+    marks: list[re.Match[str]] = []
+    for mark in _RE["item"].finditer(text):
+        sign = next(n for n in mark.groups() if n)
+        if any(row.find(sign) == len(marks) for row in _NUMBERS):
+            marks.append(mark)
+    if not marks:
+        return None
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    items = [text[mark.end() : end].strip(" \n\t;；,，") for mark, end in zip(marks, ends, strict=True)]
+    if not 1 < len(items) <= _MAX_QUESTIONS or any(_is_long(item) for item in items):
+        return None
+    if 2 * sum("?" in (asked := with_question_marks(item)) or "？" in asked for item in items) <= len(items):
+        return None  # a list of options or of advice
+    return Several(f"{text[: marks[0].start()].rstrip()}\n{items[0]}".strip(), tuple(items[1:]), True)
+
+
+def _in_a_row(text: str) -> Several | None:
+    first, further, since = "", [], ""
+    asked = False
+    for sentence in _sentences(with_question_marks(text)):
+        since += sentence
+        if sentence.rstrip().endswith(("?", "？")):
+            if asked and not _is_long(since):
+                further.append(since.strip())
+            else:
+                first += since
+            asked, since = True, ""
+        elif "\n" in sentence:
+            first, since = first + since, ""
+    if not 0 < len(further) < _MAX_QUESTIONS:
+        return None
+    return Several((first + since).strip(), tuple(further), False)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    return (found[0] for found in _RE["sentence"].finditer(text) if found[0])
+
+
+def _is_long(item: str) -> bool:
+    return len(item) > _MAX_CHARACTERS_OF_QUESTION or item.count("\n") > 1
