@@ -39,7 +39,7 @@ from oomdoc.diagnosis.serving_answers import (
 from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import NOTHING_ASKED, asked_of
+from oomdoc.intake.asked import NOTHING_ASKED, Asked, asked_of
 from oomdoc.intake.wanted import Wanted
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
@@ -373,14 +373,15 @@ def _flips(about: Plain) -> Iterator[Message]:
             yield say("answer.without-checkpointing", needed_bytes=need)
 
 
-def sizes_with(plan: Plan, wanted: Wanted, each: int | None) -> Iterator[Message]:
+def sizes_with(plan: Plan, wanted: Wanted, asked: Asked) -> Iterator[Message]:
     """How long or how large a batch the run may have once a plan is followed, where a report asks for it.
 
-    :param each: tokens of one of the requests whose number is asked for.
+    :param asked: what the report says besides, the tokens of one request among it.
     """
     from oomdoc.diagnosis.planning import largest_of
 
-    if wanted == "requests" and each and plan.priced and (served := plan.estimate.served) is not None:
+    served = plan.estimate.served if wanted == "requests" and plan.priced else None
+    if served is not None and (each := asked.request_length or asked.length):
         yield say("answer.then-requests", count=served.tokens // each, each=each, tokens=served.tokens)
     if wanted not in ("length", "batch") or not plan.priced or plan.fits_probability < FITS:
         return

@@ -164,10 +164,9 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     )
     if plans:
         diagnosis = _planned(diagnosis)
-        asked = asked_of(evidence)
-        each = asked.request_length or asked.length
-        then = tuple(sizes_with(diagnosis.plans[0], asked_beside(evidence), each)) if diagnosis.plans else ()
-        diagnosis = replace(diagnosis, answers=(*diagnosis.answers, *then))
+        if diagnosis.plans:
+            then = sizes_with(diagnosis.plans[0], asked_beside(evidence), asked_of(evidence))
+            diagnosis = replace(diagnosis, answers=(*diagnosis.answers, *then))
     diagnosis = replace(diagnosis, warnings=(*diagnosis.warnings, *advice_for(view, stated, causes)))
     return replace(diagnosis, summary=summarise(view, diagnosis))
 

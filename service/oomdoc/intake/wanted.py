@@ -47,8 +47,8 @@ _NO_PAIRS: Final = frozenset(
 
 def wanted_in(text: str) -> Wanted:
     """What a question wants; ``fit`` where it asks for no quantity."""
-    found = by_rules(text)
-    return agreed(found, text, *wanted_by_words(text))
+    rule = by_rules(text)
+    return rule if _stands(rule, text) else agreed(rule, text, *wanted_by_words(text))
 
 
 _ROLES: Final = {
@@ -67,15 +67,20 @@ def _asks(text: str) -> bool:
     return "?" in text or "？" in text or any(row.search(text) for row in rows)
 
 
-def agreed(rule: Wanted, text: str, word: str, probability: float) -> Wanted:
-    """A quantity that a rule names; the one that the words ask for where no rule does, or they all but surely do.
+def _stands(rule: Wanted, text: str) -> bool:
+    """Whether what a rule names stands, whatever else the words may ask for.
 
-    Words count only in a text that asks, and that names a model, a card or a size.
+    Words count only in a text that asks, that names a model, a card or a size, and that says of what.
     """
-    if word == "fit" or rule in _PARTS or not (_RE["digit"].search(text) and _asks(text)):
+    if rule in _PARTS or not (_RE["digit"].search(text) and _asks(text)):
+        return True
+    return _RE["elliptic"].search(text) is not None
+
+
+def agreed(rule: Wanted, text: str, word: str, probability: float) -> Wanted:
+    """A quantity that a rule names; the one that the words ask for where no rule does, or they all but surely do."""
+    if word == "fit" or _stands(rule, text):
         return rule
-    if _RE["elliptic"].search(text):
-        return rule  # of what, the words before it say
     sure = {q.role for q in quantities_in(text) if q.probability >= SURE}
     has_value = "used_memory" not in sure and not sure.isdisjoint(_ROLES.get(word, ()))
     least = _ALL_BUT_SURE if rule not in _SUMS else _HAS_VALUE if has_value else _SURE

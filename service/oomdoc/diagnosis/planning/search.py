@@ -99,6 +99,8 @@ _KEEP: Final = 20
 """Sets that the stand-in likes and the real model is asked about."""
 _SURROGATE_MARGIN: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
+_WORSE: Final = 1.0
+"""How much more painful than the best a set may seem that is still asked about: together, moves may cost less."""
 _WHOLE: Final = -1
 """Place of a set that nothing needs to join."""
 _STEPS: Final = 12
@@ -129,8 +131,10 @@ class Search:
         pains = sorted(_undominated(allowed, goal, space.prices.base), key=lambda pair: (pair[0], pair[1].move.key))
         self._pains = [pain for pain, _ in pains]
         self.candidates = [single for _, single in pains]
+        self._efforts = [of_moves([single.move], goal) for _, single in pains]
         self._margin = space.surrogate.margin
         self._liked = 0
+        self._most_pain = math.inf
         self._waiting: list[tuple[float, tuple[int, ...], int, State]] = []
         self._nodes = 0
         self._pairs: dict[tuple[int, int], bool] = {}
@@ -175,19 +179,19 @@ class Search:
                 return found
         return None
 
-    def _explore(self) -> Iterator[tuple[float, tuple[int, ...]]]:
-        """Sets that the stand-in takes to fit, the least painful first, each with its pain.
+    def _explore(self) -> Iterator[tuple[int, ...]]:
+        """Sets that the stand-in takes to fit, the least painful first.
 
         Best first: a set not yet small enough waits with the pain of the mildest move that could still join it, so
-        nothing is looked at that is more painful than the last set asked for.
+        nothing is looked at that is more painful than the last set asked for, or than is worth asking about.
         """
         self._waiting, self._nodes = [], 0
         for start in self._starts():
             self._wait(start, 0)
-        while self._waiting and self._nodes < _NODES:
+        while self._waiting and self._nodes < _NODES and self._waiting[0][0] <= self._most_pain:
             pain, chosen, place, state = heapq.heappop(self._waiting)
             if place == _WHOLE:
-                yield pain, chosen
+                yield chosen
             else:
                 self._step(pain, chosen, place, state)
 
@@ -222,6 +226,8 @@ class Search:
         """Try the move at ``place`` beside those of a set: ``chosen`` is both."""
         self._nodes += 1
         self._wait(state, place + 1)
+        if sum(self._efforts[i] for i in chosen) >= self._most_pain - _WORSE:
+            return  # more than the best, however fast it is
         needs, leasts = state.with_each()
         # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
         if leasts[place] > state.room_bytes * _SURROGATE_MARGIN:
@@ -250,16 +256,16 @@ class Search:
                 return False
         return True
 
-    def _verify(self, sets: Iterator[tuple[float, tuple[int, ...]]], best: Found | None) -> Found | None:
+    def _verify(self, sets: Iterator[tuple[int, ...]], best: Found | None) -> Found | None:
         """The least painful of some sets and ``best`` under the real model."""
         self._liked = 0
-        for pain, chosen in islice(sets, _KEEP):
+        self._most_pain = math.inf if best is None else best.pain + _WORSE
+        for chosen in islice(sets, _KEEP):
             self._liked += 1
-            if best is not None and pain > best.pain + 1.0:
-                break
             found = self.price(tuple(self.candidates[i].move for i in chosen))
             if found is not None and found.fits and (best is None or found.pain < best.pain):
                 best = found
+                self._most_pain = best.pain + _WORSE
         return best
 
     def price(self, moves: tuple[Move, ...]) -> Found | None:
