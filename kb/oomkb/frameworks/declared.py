@@ -34,7 +34,8 @@ leaves no trace.
   same, and the first is what a new setting is called; ``Call:key`` is an argument of a call.
 - ``[[words]]``: ``key``, ``field`` and one of ``values`` (spelling = the job's word), ``above_zero`` (the word that any
   number above zero means), ``given`` (the word that its being there means), ``codec`` (for a second field of one key),
-  ``part`` (the part of a list that a flag switches on). Several keys apart by commas mean the same.
+  ``part`` (the part of a list that a flag switches on; ``also``: keys that follow it where they stand). Several keys
+  apart by commas mean the same.
 - ``[[rules]]``: what a table of keys cannot say: ``field``, ``read`` (conditions and the value they mean, the first
   that holds), ``write`` (value, changes, conditions) and ``keys`` (those that stand for the field, where they are not
   those of the conditions), or ``shared``: the name and words of a rule that several frameworks have
@@ -94,6 +95,7 @@ class WordRow:
     given: str = ""
     codec: str = ""
     part: str = ""
+    also: str = ""
 
 
 @dataclass(frozen=True, slots=True)

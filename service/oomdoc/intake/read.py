@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -128,12 +128,13 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
 
     facts = _option_facts(options or {})
     facts += [_weighed(f) for reading in configs for f in reading.facts]
-    facts += [*_log_facts(found, failures), *text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)]
-    facts += [*noted, *(fact for file in files for fact in noted_hardware(file))]
-    facts += [*run_facts(lines, words), *failing_size]
+    facts += _log_facts(found, failures)
+    facts += _without_names(text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words), configs)
+    facts += [*noted, *(f for file in files for f in noted_hardware(file)), *run_facts(lines, words), *failing_size]
     method = implied_method(facts, varied, words)
     facts += [method] if method is not None else []
-    shown = framework_of(varied, words) or _engine_of(failures)
+    # Of a configuration that is understood, its keys and programs tell, and no name that stands in a value.
+    shown = framework_of([line for line in varied if line.source not in understood], words) or _engine_of(failures)
     facts, framework = _of_framework(
         facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
     )
@@ -167,6 +168,12 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         statements=statements,
         warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
+
+
+def _without_names(facts: Iterable[Fact], configs: Sequence[ConfigReading]) -> Iterator[Fact]:
+    """The facts but aims that stand in the name of a configuration's model (``org/thing-2b-dpo``)."""
+    models = {(f.span.source, f.span.line) for reading in configs for f in reading.facts if f.name == "model"}
+    yield from (f for f in facts if f.name != "objective" or (f.span.source, f.span.line) not in models)
 
 
 def _marked(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:

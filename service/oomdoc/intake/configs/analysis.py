@@ -63,8 +63,12 @@ def _assembled(docs: list[Doc]) -> list[Doc]:
             out.append(whole)
         else:
             out.append(doc)
-    # Where commands take in what is set apart, what none takes in is not in effect.
-    kept = [d for d in out if not (d.array and d.array != _BATCH and taken)]
+    # Where commands take in what is set apart, what none takes in is not in effect; else it is for one elsewhere.
+    kept = [d for d in out if not (d.array and d.array != _BATCH and (taken or len(arrays[d.array.lstrip("+")]) > 1))]
+    for parts in arrays.values() if not taken else ():
+        if len(parts) > 1:
+            kept.append(_joined(parts))
+            recognise_doc(kept[-1])
     if kept:
         kept[0].env = [*(e for d in out if d not in kept for e in d.env), *kept[0].env]
     return kept

@@ -151,7 +151,9 @@ def _parts(field: str, rows: Sequence[WordRow]) -> Group:
         if not set(value) <= names.keys():
             return None
         chosen = {part: present(view, each, heads) for part, each in names.items()}
-        return {name: part in value for part, name in chosen.items() if part in value or name in view}
+        made = {name: part in value for part, name in chosen.items() if part in value or name in view}
+        along = {norm(name): row.part in value for row in rows for name in row.also.split(",") if norm(name) in view}
+        return made | along
 
     return Group((field,), tuple(name for each in names.values() for name in each), read, write)
 

@@ -180,7 +180,7 @@ def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) ->
             continue
         for name in key.names:
             entry = view.get(norm(name))
-            if entry is None or not (entry.resolved or key.field == "model"):
+            if entry is None or not (entry.resolved or (key.field == "model" and view.form != "python")):
                 continue
             value = key.codec.read(entry.value)
             if value is not None:
@@ -189,7 +189,8 @@ def _read_level(level: Table, view: View, out: list[Reading], seen: set[str]) ->
     for group in level.groups:
         for field_name, value, entry in group.read(view):
             taken = any(n == field_name for n, _, _ in found)
-            if value is not None and not taken and (entry.resolved or _of_name(field_name, entry.value)):
+            named = view.form != "python" and _of_name(field_name, entry.value)
+            if value is not None and not taken and (entry.resolved or named):
                 found.append((field_name, value, entry))
     new = [r for r in found if r[0] not in seen and id(r[2]) not in read]
     out += new

@@ -7,6 +7,7 @@ defaults go with it. Written back are numbers and switches alone, where one plac
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -50,8 +51,14 @@ _STATES: Final = frozenset({"pair", "flag", "flag=", "bare", "override", "assign
 _OF_ENGINE: Final = frozenset({"tensor_parallel_size", "tp_size"})
 _OF_COMPLETIONS: Final = frozenset({"completion_len", "generations"})
 """Fields that the section of what generates may state as well."""
+_OF_SAMPLES: Final = compiled(r"(?:\A|[._])(?:data|datasets?|train_dataset|train_loader)(?:\[[0-9]*\])?\.")
+"""Sections of the samples that are trained on, which may say how long these are."""
+_ANOTHER_DATA: Final = compiled(r"eval|valid|test|reward|critic|judge|teacher")
 _BATCH: Final = words("batch_size")
-"""What one step takes, where the steps that are accumulated are counted beside it."""
+"""What one step takes, where the steps that are accumulated, or the samples of them all, are counted beside it."""
+_TOTAL: Final = words("global_batch_size total_batch_size effective_batch_size")
+_MOST_SAMPLES: Final = 8_192
+"""Above it, a total is one of tokens."""
 _MODEL_KEYS: Final = word_set("model_keys")
 _CERTAIN: Final = word_set("certain_model_keys")
 _FAMILY: Final = compiled(r"[A-Za-z]{2}")
@@ -133,14 +140,16 @@ def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
 def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Entry, Any] | None:
     """The one setting that says a field, and what to write there; ``None`` where several do, or words are not known."""
     entries = list(entries)
-    places = {entry.value_span: entry for _, _, entry in _by_field(entries).get(field, ())}
+    places = {entry.value_span: (entry, said) for _, said, entry in _by_field(entries).get(field, ())}
     if len(places) != 1:
         return None
-    entry = next(iter(places.values()))
+    entry, was = next(iter(places.values()))
     like = [e for e in entries if not e.off and e.key_span != entry.key_span and norm(e.key) == norm(entry.key)]
     codec = _codec_of(norm(entry.key), field)
     if like or not entry.resolved or codec not in _WRITTEN or codec.read(value) != value:
         return None
+    if codec.read(entry.value) != was:
+        return None  # it was worked out from what stands there
     if codec is codecs.GRAD_CKPT and (flag(entry.value) is None or not isinstance(value, bool)):
         return None  # the words that it takes are its own
     others = (e for e in entries if not e.off and e.value_span != entry.value_span)
@@ -197,14 +206,26 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
     if training and any(_GENERATES.search(key) and not _ANOTHER.search(key) for key in keys):
         rows = {name: row for name, row in rows.items() if name not in _OF_ENGINE}
     said = _said(own, rows)
-    said["seq_len"] = [reading for reading in said.get("seq_len", ()) if not _of_a_shape(reading[2], own)]
+    lengths = [reading for reading in said.pop("seq_len", ()) if not _of_a_shape(reading[2], own)]
+    said |= {"seq_len": lengths} if lengths else {}
     if training:
         engine = [(key, e) for key, e in stated if _of_engine(key)]
         generates = {name: row for name, row in table["always"].items() if row[0] in _OF_COMPLETIONS}
-        further = (*_said(engine, {**generates, **table["engine"]}).items(), *_said(own, table["otherwise"]).items())
-        for field, readings in (*further, ("micro_batch", list(_accumulated(own)))):
+        samples = [(key, e) for key, e in stated if _OF_SAMPLES.search(key) and not _ANOTHER_DATA.search(key)]
+        lengths = {n: row for part in ("always", "otherwise") for n, row in table[part].items() if row[0] == "seq_len"}
+        further = [
+            _said(engine, {**generates, **table["engine"]}),
+            _said(own, table["otherwise"]),
+            _said(samples, lengths),
+        ]
+        for field, readings in (
+            *(pair for said_ in further for pair in said_.items()),
+            ("micro_batch", list(_accumulated(own))),
+        ):
             said.setdefault(field, readings)
+        said.setdefault("grad_accum", list(_of_total(own, said)))
     said.setdefault("model", list(_models(own)))
+    said["method"] = [r for r in said.get("method", ()) if r[1] == "qlora"] or said.get("method", [])
     if any(_ADAPTERS.search(key) and flag(e.value) is False for key, e in stated):
         said = {field: readings for field, readings in said.items() if not field.startswith("lora.")}
     return said
@@ -247,17 +268,29 @@ def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Co
 
 
 def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
-    """``batch_size`` in the section that says over how many steps gradients are accumulated: the micro batch, unless
-    another key there speaks of batches (``mini_batch_size``).
+    """``batch_size`` in the section that says over how many steps gradients are accumulated, or how many samples all of
+    them take: the micro batch, unless another key there speaks of batches (``mini_batch_size``).
     """
-    steps = {name for name, (field, _) in _table()["always"].items() if field == "grad_accum"}
+    steps = {name for name, (field, _) in _table()["always"].items() if field == "grad_accum"} | _TOTAL
     sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in steps}
     for key, entry in entries:
         section, _, last = key.rpartition(".")
-        beside = (other for other, e in entries if e is not entry and other.rpartition(".")[0] == section)
-        parted = any("batch" in other and _QUIET.search(other) is None for other in beside)
+        beside = (other for other, _ in entries if other != key and other.rpartition(".")[0] == section)
+        parted = any("batch" in o and o.rpartition(".")[2] not in _TOTAL and not _QUIET.search(o) for o in beside)
         if last in _BATCH and section in sections and not parted:
             yield from (("micro_batch", value, entry) for value in [codecs.INT.read(entry.value)] if value is not None)
+
+
+def _of_total(entries: Sequence[tuple[str, Entry]], said: Mapping[str, list[Reading]]) -> Iterator[Reading]:
+    """The steps that are accumulated for a total, where the samples of a rank and the ranks of the run are stated."""
+    micro, gpus, nodes = ({value for _, value, _ in said.get(name, ())} for name in ("micro_batch", "gpus", "nodes"))
+    if len(micro) != 1 or len(gpus) != 1 or len(nodes) > 1:
+        return
+    each = math.prod((*micro, *gpus, *nodes))
+    for key, entry in entries:
+        total = codecs.INT.read(entry.value) if key.rpartition(".")[2] in _TOTAL else None
+        if total is not None and total <= _MOST_SAMPLES and total % each == 0:
+            yield "grad_accum", total // each, entry
 
 
 def _models(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:

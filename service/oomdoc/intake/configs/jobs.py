@@ -17,11 +17,12 @@ from oomdoc.intake.configs.table import Group, Key, norm
 from oomdoc.intake.configs.wordlist import word_set
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
-from oomkb.frameworks import ENGINES, canonical, has
+from oomkb.frameworks import ENGINES, canonical, find, has
 from oomkb.frameworks.completion import UNKNOWN
 from oomkb.kept import lazy
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import cards_needed, replicated
+from oomkb.memory.setting import ONLINE
 
 _FIELDS: Final = word_set("job_fields")
 _NESTED: Final = ("lora.", "rollout.", "serving.", "buckets.", "loop.")
@@ -161,6 +162,8 @@ def _meaning(job: Job) -> Job:
     return job
 
 
+_LOW_RANK: Final = frozenset({"galore", "apollo"})
+"""Optimizers that are ways of training every parameter, too."""
 _LOOSE: Final = 0.6
 """How sure scattered keys of an engine are that models are served: RL trainers have the same keys."""
 
@@ -189,6 +192,11 @@ def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator
     if dtype is not None and dtype.value in ("bf16", "fp16", "fp32"):
         yield _renamed(dtype, "dtype", dtype.value)
     yield from _gpu_counts(facts)
+    prompt, answer, objective = (facts.get(name) for name in ("prompt_len", "completion_len", "objective"))
+    kind = getattr(find(framework), "kind", "")
+    generates = kind == "rl" or "generations" in facts or (objective is not None and objective.value in ONLINE)
+    if prompt is not None and answer is not None and generates:
+        yield _renamed(answer, "seq_len", prompt.value + answer.value)
     for name in ("gpu_memory_utilization", "max_model_len") if not has(framework, "serving.own_share") else ():
         fact = facts.get(f"serving.{name}") or facts.get(f"rollout.{name}")
         if fact is not None:
@@ -199,6 +207,9 @@ def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator
         yield _renamed(quant, "method", "qlora")
     elif method is None and facts.get("lora.r") is not None:
         yield _renamed(facts["lora.r"], "method", "qlora" if four_bit else "lora")
+    elif method is None and (low_rank := facts.get("optimizer")) is not None:
+        kind = str(low_rank.value).partition("_")[0]
+        yield from [_renamed(low_rank, "method", kind)] if kind in _LOW_RANK else []
     if facts.get("objective") is None and framework in ENGINES:
         first = next(iter(facts.values()), None)
         if first is not None:

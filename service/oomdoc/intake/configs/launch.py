@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -17,9 +18,18 @@ _ASKED: Final = lazy(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::[0-9]{1,4}GB)?(?::(?P<cou
 
 
 def accelerators(value: Any) -> tuple[str, int] | None:
-    """GPU and count of ``A100-80GB:8`` or ``A100:80GB:8``; ``None`` for several to choose from."""
+    """GPU and count of ``A100-80GB:8``, ``A100:80GB:8`` or ``nvidia-l4:1``; ``None`` for several to choose from."""
     found = _ASKED.match(value.strip()) if isinstance(value, str) and len(value) < 60 else None
-    return (found["gpu"], int(found["count"] or 1)) if found is not None else None
+    return (_card(found["gpu"]), int(found["count"] or 1)) if found is not None else None
+
+
+def _card(label: str) -> str:
+    """A card by its own name, in a label that names its maker first (``nvidia-tesla-t4``, ``nvidia-gpu-h100``)."""
+    name = _MAKER.sub("", label)
+    return name.upper() if name != label else label
+
+
+_MAKER: Final = lazy(r"(?:nvidia|amd)-(?:gpu-|tesla-)?", re.I)
 
 
 _OPTIONS: Final = meanings("launch")
@@ -147,6 +157,23 @@ def _asked(entries: list[Entry]) -> Iterator[Reading]:
             yield "nodes", count, entry
     yield from _of_slurm(entries)
     yield from _of_pods(entries)
+    yield from _of_sections(entries)
+
+
+_CLUSTER: Final = lazy(r"(?:\A|[._])(?:slurm|sbatch|cluster|resources|compute|hardware|distributed|launcher)\Z")
+"""Sections of a configuration that say where it runs, whatever runs it."""
+_IN_SECTION: Final = {name: field for name, field in _OPTIONS.items() if field != "world"} | {"nodes": "nodes"}
+
+
+def _of_sections(entries: list[Entry]) -> Iterator[Reading]:
+    """Machines and cards in a section for them, where no other section says otherwise."""
+    said: dict[str, list[Reading]] = {}
+    for entry in entries:
+        section, _, last = norm(entry.key).rpartition(".")
+        field, count = _IN_SECTION.get(last, ""), whole(entry.value)
+        if entry.style == "pair" and field and count and count > 0 and _CLUSTER.search(section.lower()):
+            said.setdefault(field, []).append((field, count, entry))
+    yield from (found[0] for found in said.values() if len({count for _, count, _ in found}) == 1)
 
 
 def _options(entries: list[Entry], scopes: frozenset[str], names: Mapping[str, str]) -> dict[str, tuple[int, Entry]]:
@@ -226,7 +253,7 @@ def _machines(entry: Entry) -> Iterator[Reading]:
     if (entry.style == "pair" and key.endswith(_ACCELERATORS)) or (entry.style == "kwarg" and key == "gpu"):
         machine = accelerators(entry.value)
     if entry.style == "pair" and key.endswith(_CARD) and isinstance(entry.value, str):
-        yield "gpu", entry.value, entry
+        yield "gpu", _card(entry.value), entry
     if machine is not None:
         yield "gpu", machine[0], entry
         yield "gpus", machine[1], entry

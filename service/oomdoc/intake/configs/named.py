@@ -85,20 +85,27 @@ _BY_NAME: Final = 0.6
 
 def named_objective(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:
     """What is trained, where the script decides and only the names of the run and of the file's folder tell."""
+    found = {_OBJECTIVES[word]: place for word, place in _of_names(docs, source, lines) if word in _OBJECTIVES}
+    if len(found) == 1:
+        yield from (Fact("objective", name, place, "config", _BY_NAME) for name, place in found.items())
+
+
+def named_method(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:
+    """``qlora``, where adapters are trained and only the names of the run and of the file say on what."""
+    place = next((place for word, place in _of_names(docs, source, lines) if word == "qlora"), None)
+    yield from [Fact("method", "qlora", place, "config", _BY_NAME)] if place is not None else []
+
+
+def _of_names(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[tuple[str, Span]]:
+    """The words of which the names of the file and of the run are made, and where they stand."""
     named = [
         (str(entry.value), lines.span(entry.key_span[0]))
         for doc in docs
         for entry in doc.entries
         if entry.key.rpartition(".")[2] in _RUN_NAMES and isinstance(entry.value, str)
     ]
-    found = {
-        _OBJECTIVES[word]: place
-        for text, place in ((source.name[-200:], Span(source.name, 1, 1, source.name)), *named)
-        for word in re.split(r"[^a-z]+", text.lower()[-300:])
-        if word in _OBJECTIVES
-    }
-    if len(found) == 1:
-        yield from (Fact("objective", name, place, "config", _BY_NAME) for name, place in found.items())
+    for text, place in ((source.name[-200:], Span(source.name, 1, 1, source.name)), *named):
+        yield from ((word, place) for word in re.split(r"[^a-z]+", text.lower()[-300:]))
 
 
 def _from_keys(docs: Sequence[Doc]) -> Iterator[tuple[str, int]]:
@@ -119,8 +126,7 @@ def _as_model(value: str) -> str | None:
         return None
     if not name or " " in name or name.startswith(("$", "<", "{")):
         return None
-    found = MODEL_NAME.search(name.replace("/", " "))
-    if found is None or not looks_like_model(found["name"]):
+    if not any(looks_like_model(found["name"]) for found in MODEL_NAME.finditer(name.replace("/", " "))):
         return None
     return name if billions(name) is not None or models.find(name) is not None else None
 

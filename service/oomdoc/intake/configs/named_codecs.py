@@ -10,7 +10,7 @@ from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.codecs import ATTENTION, FLAG, GRAD_CKPT, MODEL, OPTIMIZER, TARGETS, dtype_word
 from oomdoc.intake.configs.shards import stage_and_offload
 from oomdoc.intake.configs.shared import zero_word
-from oomdoc.intake.configs.table import DROP, Codec, Raw
+from oomdoc.intake.configs.table import DROP, Codec, Raw, words
 from oomdoc.intake.configs.values import flag, number, whole
 from oomdoc.intake.configs.wordlist import listed, meanings
 from oomkb.errors import JobError
@@ -208,6 +208,17 @@ def _block(kind: str) -> str | None:
         return None
 
 
+_METHODS: Final = ("qlora", "lora", "full", "freeze")
+_BESIDE_METHOD: Final = words("custom sft peft fine tuning tune finetune finetuning ft training train parameter param")
+
+
+def _method(value: Any) -> str | None:
+    """What is trained, by the words that a setting is called after: ``full_finetune``, ``LoRA``, ``custom_qlora``."""
+    said = words(compiled("[^a-z]+").sub(" ", str(value).lower()))
+    named = [method for method in _METHODS if method in said]
+    return named[0] if len(named) == 1 and said <= _BESIDE_METHOD | set(named) else None
+
+
 def _recipe_model(value: Any) -> str | None:
     """The model that a recipe is named after: ``llama3_8b_pretrain_config``."""
     name = _RECIPE.sub("", str(value))
@@ -250,6 +261,7 @@ CODECS: Final[Mapping[str, Codec]] = {
     "model_folder": Codec(_model_folder, _never),
     "builder": Codec(MODEL.read, _rebuilt),
     "quantization": Codec(lambda value: _QUANT.get(str(value).lower()), _write_quantization),
+    "method": Codec(_method, _never),
     "plain_model": Codec(_plain_model, _never),
     "recipe_model": Codec(_recipe_model, _never),
     "gguf_quant": Codec(_gguf_quant, _never),

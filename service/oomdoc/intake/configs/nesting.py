@@ -24,6 +24,8 @@ _DEFAULT: Final = compiled(r"\$\{[A-Za-z_]\w{0,60}:?-(?P<value>[^${}\"'\s]{1,200
 _WHOLE_COMMAND: Final = compiled(r"\S\s{1,200}--[A-Za-z]")
 _OPTION: Final = compiled(r"--[A-Za-z][\w.-]{2,80}(?:=|\Z)")
 """A list that begins with an option is one of arguments, whatever it is called."""
+_ONE_COMMAND: Final = compiled(r"\s*[^\s#-][^\n]*(?<!\\)(?:\n\s*-{1,2}[A-Za-z][^\n]*(?<!\\))+\s*")
+"""A text of lines each of which goes on with options, without a backslash: the program that takes it joins them."""
 _ENV_KEYS: Final = frozenset({"environment", "env", "envs"})
 _ARGUMENTS: Final = compiled(r"[A-Z]+_ADDITIONAL_ARGS\Z")
 """A variable whose text is added to an engine's command (KServe's ``VLLM_ADDITIONAL_ARGS``)."""
@@ -58,7 +60,8 @@ def embedded(text: str, entries: list[Entry], blocks: list[Block]) -> list[Fragm
     env += _name_value(text, entries)
     for block in blocks:
         if block.key.rsplit(".", 1)[-1].rstrip("[]") in _COMMAND_KEYS:
-            out += _command_text(text, block.start, block.end, image, known, folded=block.folded)
+            folded = block.folded or _ONE_COMMAND.fullmatch(text, block.start, block.end) is not None
+            out += _command_text(text, block.start, block.end, image, known, folded=folded)
     out += _additional(text, entries, blocks, image)
     if env:
         start = min(e.key_span[0] for e in env)

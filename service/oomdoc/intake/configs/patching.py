@@ -19,7 +19,7 @@ from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, breaks, is_off, says, stored_otherwise, unified
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
-from oomdoc.intake.configs.whole_text import Text, misread
+from oomdoc.intake.configs.whole_text import SIZES, Text, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -65,7 +65,8 @@ def _canonical(name: str, value: Any) -> Any:
 
 def _runs(doc: Doc) -> bool:
     """Whether a command starts a run of a model that it names."""
-    started = doc.form == "shell" and doc.table is not None and doc.table.name not in LAUNCHERS
+    command = doc.form == "shell" or (doc.form == "yaml" and doc.programs.strip() != "")
+    started = command and doc.table is not None and doc.table.name not in LAUNCHERS
     return started and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
 
 
@@ -75,7 +76,8 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
     runs = [doc for doc in docs if _runs(doc) or doc.unknown]
     stated = [doc for doc in runs if any(found == name for found, _, _ in doc.readings())]
     if len(runs) > 1 and len(stated) != 1:
-        return None  # of several runs nobody says which is meant
+        # Of several runs nobody says which is meant, unless all are meant.
+        return _in_each(source, name, value) if len(stated) == len(runs) and name not in SIZES else None
     main = next((index for index, doc in source.candidates if doc.form == "shell"), None)
     options = []
     for index, doc in source.candidates:
@@ -91,6 +93,18 @@ def _one(source: Text, name: str, value: Any) -> Text | None:
                 if done is not None:
                     return done
     return None
+
+
+def _in_each(source: Text, name: str, value: Any) -> Text | None:
+    """The text with a change made in each of several runs, which all say the same of the field by a key of theirs."""
+    said = [[v for found, v, _ in doc.readings() if found == name] for doc in source.docs if _runs(doc) or doc.unknown]
+    done: Text | None = source if all(each == said[0] for each in said) else None
+    for index, doc in enumerate(source.docs):
+        if done is not None and (_runs(doc) or doc.unknown):
+            again = done.docs[index] if index < len(done.docs) else doc
+            found = writes_for(again, again.view(), name, value)
+            done = _write_all(done, index, found[1]) if found is not None and found[0] == 0 else None
+    return done
 
 
 def _has_own_key(docs: Sequence[Doc], doc: Doc, name: str) -> bool:

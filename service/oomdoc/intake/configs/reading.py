@@ -19,7 +19,7 @@ from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.jobs import contract_facts
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.lines import Lines
-from oomdoc.intake.configs.named import hinted_model, named_objective
+from oomdoc.intake.configs.named import hinted_model, named_method, named_objective
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
@@ -58,8 +58,14 @@ class ConfigReading:
 
 
 def _doubtful(docs: Sequence[Doc]) -> frozenset[str]:
-    """Fields that several commands of a framework that is not known do not all say alike: which counts is not known."""
+    """Fields that several commands of a framework that is not known do not all say alike: which counts is not known.
+
+    Likewise of a file that serves several models.
+    """
     runs = [{name: value for name, value, _ in d.readings()} for d in docs if d.unknown and d.form == "shell"]
+    served = [{n: v for n, v, _ in d.readings()} for d in docs if d.table is not None and d.table.name in ENGINES]
+    served = [run for run in served if "model" in run]
+    runs += served if len({str(run["model"]) for run in served}) > 1 else []
     said = {name for run in runs for name in run if any(o.get(name) != run[name] for o in runs)}
     return frozenset(said - {"gpus", "nodes"})
 
@@ -272,7 +278,9 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     main = main_document([doc for doc in docs if doc not in servers]) if servers else main
     doubtful = _doubtful(docs)
     for doc in sorted((d for d in docs if d not in servers), key=believed):
-        facts += [f for f in _facts(doc, lines) if not (doc.unknown and f.name in doubtful)]
+        engine = doc.table is not None and doc.table.name in ENGINES
+        found = [f for f in _facts(doc, lines) if not (doc.unknown and f.name in doubtful)]
+        facts += [replace(f, confidence=_OFF) if engine and f.name in doubtful else f for f in found]
     objectives = {fact.value for fact in facts if fact.name == "objective"}
     if objectives.isdisjoint(_SUPERVISED) and (objectives or read_as != "notebook"):
         facts += [fact for doc in servers for fact in _as_engine(_facts(doc, lines))]
@@ -287,6 +295,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
             kept.setdefault(fact.name, fact)
     if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
         kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
+    if "lora.r" in kept and kept.keys().isdisjoint(("method", "quant")):
+        kept.update((fact.name, fact) for fact in named_method(docs, source, lines))
     for fact in (*extra_facts(docs, lines), *_variables(docs, lines)):
         kept.setdefault(fact.name, fact)
     for fact in contract_facts(kept, name):

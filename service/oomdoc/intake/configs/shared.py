@@ -228,6 +228,8 @@ def _offload_blocks(_words: tuple[str, ...], _: Options) -> Group:
             elif any(entry is not None and flag(entry.value) for entry in (block, old)):
                 parts.append(part)
                 where = block if old is None else old
+            elif device is not None and str(device.value).lower() == "none":
+                where = where or device
         if where is not None:
             yield "offload", parts, where
 

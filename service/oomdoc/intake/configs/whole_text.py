@@ -176,6 +176,8 @@ def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
     ]
     if changed == ["grad_accum"] and "micro_batch" in wanted and _in_all(old) == _in_all(new):
         return []  # it follows from a total that stays
+    if changed == ["offload"] and "sharding" in wanted and set(new.get("offload", ())) < set(old["offload"]):
+        return []  # what one way of sharding offloads, another does not
     return changed
 
 
@@ -226,7 +228,7 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
     ranks, needed = _ranks(after.values), _split_over(after.values)
     if ranks and needed > ranks and _split_over(before.values) <= (_ranks(before.values) or needed):
         each = -(-needed // int(after.values.get("nodes") or 1))
-        bad.update(dict.fromkeys((n for n in wanted if n in _SIZES), f"needs gpus={each}"))
+        bad.update(dict.fromkeys((n for n in wanted if n in SIZES), f"needs gpus={each}"))
     return bad
 
 
@@ -267,7 +269,7 @@ def _undivided(doc: Doc, keys: Sequence[str]) -> bool:
     return total is not None and total % math.prod(o for o in others if o) != 0
 
 
-_SIZES: Final = ("tp", "pp", "cp", "gpus", "nodes", "world")
+SIZES: Final = ("tp", "pp", "cp", "gpus", "nodes", "world")
 
 
 def _split_over(said: Mapping[str, Any]) -> int:

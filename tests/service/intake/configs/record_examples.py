@@ -378,6 +378,35 @@ EXAMPLES: Final[tuple[Example, ...]] = (
         {"tp": 2},
     ),
     (
+        "llama-cpp-python",
+        "serve.sh",
+        'MODEL="models/Thing-14B-Q8_0.gguf"\npython3 -m llama_cpp.server \\\n    --model "$MODEL" \\\n    --n_gpu_layers -1 \\\n    --n_ctx 32768 \\\n    --port 8000\n',
+        {"model": "Thing-14B", "quant": "q8_0", "serving.max_model_len": 32768},
+        {"serving.max_model_len": 8192},
+        ["    --n_ctx 8192 \\"],
+        {"serving.gpu_memory_utilization": 0.8},
+    ),
+    (
+        "nanochat",
+        "run.sh",
+        "torchrun --standalone --nproc_per_node=8 -m scripts.base_train -- --depth=20 --device-batch-size=16 --run=x\ntorchrun --standalone --nproc_per_node=8 -m scripts.chat_sft -- --run=x\n",
+        {"objective": "pretrain", "micro_batch": 16, "gpus": 8, "nodes": 1},
+        {"micro_batch": 8},
+        [
+            "torchrun --standalone --nproc_per_node=8 -m scripts.base_train -- --depth=20 --device-batch-size=8 --run=x"
+        ],
+        {"grad_ckpt": True},
+    ),
+    (
+        "peft-pretraining",
+        "run.sh",
+        "torchrun --standalone --nproc_per_node 2 torchrun_main.py \\\n    --model_config configs/llama_1b.json \\\n    --rank 512 \\\n    --batch_size 16 \\\n    --total_batch_size 512 \\\n    --num_training_steps 100 \\\n    --dtype bfloat16 \\\n    --optimizer adam8bit\n",
+        {"objective": "pretrain", "optimizer": "adamw_8bit", "micro_batch": 16, "grad_accum": 16, "param_dtype": "bf16"},
+        {"micro_batch": 8, "seq_len": 512, "grad_ckpt": True},
+        ["    --batch_size 8 \\", "    --max_length 512 \\", "    --activation_checkpointing \\"],
+        {"tp": 2},
+    ),
+    (
         "ray-serve-llm",
         "serve.yaml",
         "applications:\n- args:\n    llm_configs:\n      - model_loading_config:\n          model_id: thing\n          model_source: org/Thing-32B\n        accelerator_type: A10G\n        engine_kwargs:\n          tensor_parallel_size: 4\n          max_model_len: 8192\n  import_path: ray.serve.llm:build_openai_app\n  route_prefix: /\n",

@@ -76,6 +76,7 @@ TOGETHER = (
     {"optimizer", "optimizer_impl"},
     {"lora.r", "method"},
     {"micro_batch", "grad_accum"},
+    {"seq_len", "prompt_len", "completion_len"},
     {"sharding", "offload", "zero_stage", "fsdp"},
     {"serving.gpu_memory_utilization", "rollout.gpu_memory_utilization", "gpu_memory_utilization"},
     {"serving.max_model_len", "max_model_len"},

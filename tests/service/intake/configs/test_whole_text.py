@@ -28,7 +28,7 @@ BRIDGE = "from megatron.bridge.training.pretrain import pretrain\n\ncfg.train.mi
         ("p.sh", "accelerate launch train_dreambooth_flux.py --train_batch_size=2 --optimizer=prodigy\n", {"optimizer": "adamw_8bit"}, {"optimizer": "needs optimizer=null"}),
         ("u.sh", "torchrun --nproc_per_node=$1 -m verl.trainer.fsdp_sft_trainer data.micro_batch_size_per_gpu=4 data.max_length=2048\n", {"gpus": 4}, {"gpus": "from-argument"}),
         ("t.yaml", TGI, {"serving.max_model_len": 8192}, {"serving.max_model_len": "needs max_total_tokens > max_input_tokens"}),
-        ("w.sh", "".join(f"llamafactory-cli train --stage sft --model_name_or_path org/thing-7b --template qwen --cutoff_len 4096 --output_dir {o}\n" for o in "ab"), {"seq_len": 1024}, {"seq_len": "no-key"}),
+        ("w.sh", "".join(f"llamafactory-cli train --stage sft --model_name_or_path org/thing-7b --template qwen --cutoff_len {n} --output_dir {n}\n" for n in (2048, 4096)), {"seq_len": 1024}, {"seq_len": "no-key"}),
         ("g.sh", "torchrun pretrain_gpt.py --micro-batch-size 4 --cross-entropy-loss-fusion --num-layers 8\n", {"fused_ce": True}, {"fused_ce": "no-key"}),
     ],
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment, Style
@@ -72,6 +73,26 @@ def _option(call: ast.Call) -> tuple[str, ast.expr | None] | None:
     name = str(getattr(given.get("dest"), "value", "") or long.lstrip("-").replace("-", "_"))
     switch = getattr(given.get("action"), "value", "") == "store_true"
     return name, given.get("default") or (ast.copy_location(ast.Constant(value=False), call) if switch else None)
+
+
+def _defaults_of(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """The options, or the fields of a class, that a node states, with their defaults."""
+    if isinstance(node, ast.Call) and (found := _option(node)) is not None:
+        yield found
+    for line in node.body if isinstance(node, ast.ClassDef) else ():
+        target = line.target if isinstance(line, ast.AnnAssign) else None
+        target = line.targets[0] if isinstance(line, ast.Assign) else target
+        if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
+            yield target.id, _default(line.value)
+
+
+def _default(node: ast.expr | None) -> ast.expr | None:
+    """A field's default: of ``field(default=4)`` the value, of a ``default_factory`` what its lambda makes."""
+    if not isinstance(node, ast.Call) or not _dotted(node.func).lower().endswith("field"):
+        return node
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
+    made = given.get("default_factory")
+    return given.get("default") or (made.body if isinstance(made, ast.Lambda) else None)
 
 
 def _run_of(node: ast.AST) -> list[ast.AST]:
@@ -193,17 +214,17 @@ class _Visitor:
             stack.extend(reversed(_run_of(node)))
 
     def defaults(self, tree: ast.AST) -> None:
-        """Options of parsers, and parameters of functions that are called without arguments."""
+        """Options of parsers, what classes set, and parameters of functions that are called without arguments."""
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
         called: set[str] = set()
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 functions.append(node)
-            elif isinstance(node, ast.Call) and (node.args or node.keywords):
+                continue
+            if isinstance(node, ast.Call) and (node.args or node.keywords):
                 called.add(_dotted(node.func).rpartition(".")[2])
-                found = _option(node)
-                if found is not None:
-                    self.options[found[0]] = None if found[0] in self.options else found[1]
+            for name, default in _defaults_of(node):
+                self.options[name] = None if name in self.options else default
         for function in functions:
             if function.name not in called:
                 given = [*function.args.posonlyargs, *function.args.args][::-1]
