@@ -172,8 +172,13 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
 
 def _without_names(facts: Iterable[Fact], configs: Sequence[ConfigReading]) -> Iterator[Fact]:
     """The facts but aims that stand in the name of a configuration's model (``org/thing-2b-dpo``)."""
-    models = {(f.span.source, f.span.line) for reading in configs for f in reading.facts if f.name == "model"}
-    yield from (f for f in facts if f.name != "objective" or (f.span.source, f.span.line) not in models)
+    models = [(f.span.source, f.span.line, str(f.value)) for c in configs for f in c.facts if f.name == "model"]
+    for fact in facts:
+        ends = fact.span.column or 0
+        here = [name for source, line, name in models if (source, line) == (fact.span.source, fact.span.line)]
+        places = [(at, at + len(name)) for name in here if (at := fact.span.text.find(name)) >= 0]
+        if fact.name != "objective" or not any(low < ends <= high for low, high in places):
+            yield fact
 
 
 def _marked(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
