@@ -392,16 +392,20 @@ EXAMPLES: Final[tuple[Example, ...]] = (
         "torchrun --standalone --nproc_per_node=8 -m scripts.base_train -- --depth=20 --device-batch-size=16 --run=x\ntorchrun --standalone --nproc_per_node=8 -m scripts.chat_sft -- --run=x\n",
         {"objective": "pretrain", "micro_batch": 16, "gpus": 8, "nodes": 1},
         {"micro_batch": 8},
-        [
-            "torchrun --standalone --nproc_per_node=8 -m scripts.base_train -- --depth=20 --device-batch-size=8 --run=x"
-        ],
+        ["torchrun --standalone --nproc_per_node=8 -m scripts.base_train -- --depth=20 --device-batch-size=8 --run=x"],
         {"grad_ckpt": True},
     ),
     (
         "peft-pretraining",
         "run.sh",
         "torchrun --standalone --nproc_per_node 2 torchrun_main.py \\\n    --model_config configs/llama_1b.json \\\n    --rank 512 \\\n    --batch_size 16 \\\n    --total_batch_size 512 \\\n    --num_training_steps 100 \\\n    --dtype bfloat16 \\\n    --optimizer adam8bit\n",
-        {"objective": "pretrain", "optimizer": "adamw_8bit", "micro_batch": 16, "grad_accum": 16, "param_dtype": "bf16"},
+        {
+            "objective": "pretrain",
+            "optimizer": "adamw_8bit",
+            "micro_batch": 16,
+            "grad_accum": 16,
+            "param_dtype": "bf16",
+        },
         {"micro_batch": 8, "seq_len": 512, "grad_ckpt": True},
         ["    --batch_size 8 \\", "    --max_length 512 \\", "    --activation_checkpointing \\"],
         {"tp": 2},
