@@ -443,16 +443,22 @@ def test_readiness_says_nothing_private(tmp_path: Path) -> None:
         assert api.app.state.work.store_up is False  # type: ignore[attr-defined]
 
 
+def _before(n: int) -> str:
+    return "".join(f", *b{earlier}" for earlier in range(max(0, n - 30), n))
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("train.yaml", "# a comment as an editor on Windows ends it\r\n" * 400 + "per_device_train_batch_size: 4\r\n"),
         ("run.sh", f"llama-server -m thing{'_q8' * 200}!.gguf -c 4096 -ngl 99\n"),
         ("run.sh", f"llama-server -m thing{'-q8_0' * 200}.gguf! -c 4096 -ngl 99\n"),
+        ("run.sh", "python train.py \\\n" + "--lr 1 \\\n" * 12_500),
+        ("a.yaml", "a: &a {x: 1}\n" + "".join(f"b{n}: &b{n}\n  <<: [*a{_before(n)}]\n  k{n}: 1\n" for n in range(40))),
     ],
 )
 def test_many_comments_and_endings_are_read_at_once(api: TestClient, name: str, text: str) -> None:
-    """Each took time that doubles with every further line: thirty were more than the deadline."""
+    """Each took time that doubles with every further line, or grows with the square of their number."""
     started = time.monotonic()
     answer = quickly(api, "/v1/diagnose", {"text": LOG, "configs": {name: text}}, {200})
     assert answer.json()["verdict"] == "device-oom"

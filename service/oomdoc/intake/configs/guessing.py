@@ -273,10 +273,14 @@ def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
     """
     steps = {name for name, (field, _) in _table()["always"].items() if field == "grad_accum"} | _TOTAL
     sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in steps}
+    speaking: dict[str, set[str]] = {}
+    for key in {key for key, _ in entries if "batch" in key and not _QUIET.search(key)}:
+        section, _, last = key.rpartition(".")
+        if last not in _TOTAL:
+            speaking.setdefault(section, set()).add(key)
     for key, entry in entries:
         section, _, last = key.rpartition(".")
-        beside = (other for other, _ in entries if other != key and other.rpartition(".")[0] == section)
-        parted = any("batch" in o and o.rpartition(".")[2] not in _TOTAL and not _QUIET.search(o) for o in beside)
+        parted = not speaking.get(section, set()) <= {key}
         if last in _BATCH and section in sections and not parted:
             yield from (("micro_batch", value, entry) for value in [codecs.INT.read(entry.value)] if value is not None)
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from oomdoc.evidence import Source
 from oomdoc.intake.configs import TABLES, read_documents, to_job
+from oomdoc.intake.configs.forms.yaml import parse_yaml
 from oomkb.frameworks import canonical
 from oomkb.frameworks.declared import records
 
@@ -355,3 +356,28 @@ def test_a_key_means_what_the_nearest_table_says():
     assert (facts["autocast"], facts.get("param_dtype")) == ("bf16", None)
     _, pure = read(text.replace("bf16: true", "pure_bf16: true"))
     assert (pure["autocast"], pure["param_dtype"]) == ("none", "bf16")
+
+
+def test_of_sections_taken_over_the_nearest_one_counts() -> None:
+    text = """
+base: &base {x: 1}
+other: &other
+  lr: 3
+  seq_len: 7
+near: &near
+  <<: *other
+  lr: 2
+mine:
+  <<: [*near, *other]
+  own: 1
+"""
+    entries = parse_yaml(text)[0]
+    assert [entry.value for entry in entries if entry.key == "mine.lr"] == [2]
+    assert [entry.value for entry in entries if entry.key == "mine.seq_len"] == [7]
+
+
+def test_sections_taken_over_do_not_multiply() -> None:
+    text = "a: &a\n  x: 1\n" + "".join(
+        f"b{n}: &b{n}\n  <<: [*a{''.join(f', *b{m}' for m in range(n))}]\n  k{n}: 1\n" for n in range(18)
+    )
+    assert len(parse_yaml(text)[0]) < 300

@@ -36,8 +36,10 @@ _ALIAS: Final = compiled(r"\*([\w.-]{1,60})")
 _STRUCTURE: Final = compiled(rf"-[ \t]|{_KEY.pattern}")
 """What begins an item or a setting, and so no further line of a text."""
 _MAX_DEPTH: Final = 60
-_MAX_MERGED: Final = 1_000
-"""Settings that are taken over from other sections."""
+_MAX_MERGED: Final = 2_000
+"""Settings of other sections that are looked at to be taken over."""
+_MAX_KEY: Final = 2_000
+_DOT: Final = compiled(r"[.]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +256,26 @@ def parse_yaml(text: str, start: int = 0, end: int | None = None) -> tuple[list[
 
 
 def _merged(entries: list[Entry], merges: list[tuple[str, str]]) -> list[Entry]:
-    """The settings with those of sections that others take over by their anchors; own ones count before them."""
-    own, taken = {entry.key for entry in entries}, list[Entry]()
+    """The settings with those of sections that others take over by their anchors: own ones first, then the first's."""
+    sections, room = {section for section, _ in merges}, _MAX_MERGED
+    holds: dict[str, list[Entry]] = {}
+    seen, taken = {entry.key for entry in entries}, list[Entry]()
+
+    def hold(entry: Entry) -> None:
+        for dot in _DOT.finditer(entry.key) if sections else ():
+            if (section := entry.key[: dot.start()]) in sections:
+                holds.setdefault(section, []).append(entry)
+
+    for entry in entries:
+        hold(entry)
     for section, into in merges:
-        for entry in [e for e in (*entries, *taken) if e.key.startswith(f"{section}.")][:_MAX_MERGED]:
+        inner = holds.get(section, [])[:room]
+        room -= len(inner)
+        for entry in inner:
             name = entry.key.removeprefix(f"{section}.")
-            taken.append(replace(entry, key=f"{into}.{name}" if into else name, shared=True))
-    return [*(entry for entry in taken[:_MAX_MERGED] if entry.key not in own), *entries]
+            key = f"{into}.{name}" if into else name
+            if key not in seen and len(key) <= _MAX_KEY:
+                seen.add(key)
+                taken.append(replace(entry, key=key, shared=True))
+                hold(taken[-1])
+    return [*taken, *entries]
