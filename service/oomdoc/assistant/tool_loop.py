@@ -21,13 +21,14 @@ from oomdoc.assistant.naming import check_measured, check_named, open_choices, p
 from oomdoc.assistant.provenance import Sources, is_about_memory, sentences
 from oomdoc.assistant.standing import change_lines, figures_left
 from oomdoc.chat import parts, questions
-from oomdoc.chat.conversation import language_of, respond
+from oomdoc.chat.conversation import respond
 from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import only_settings
 from oomdoc.chat.grammar import LONGEST_TURN, understand
 from oomdoc.chat.history import context_of
 from oomdoc.chat.prices import price_of
 from oomdoc.chat.session import Reply, Session, difference
+from oomdoc.chat.speech import language_of
 from oomdoc.diagnosis.explaining import asked_topics, beside
 from oomdoc.evidence import problem_of
 from oomdoc.language_model import Budget, LanguageModel, ToolCall, Unavailable

@@ -11,10 +11,9 @@ from typing import Any, Final
 from oomdoc.chat import answers, parts
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
-from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
 from oomdoc.chat.history import context_of, wanted
-from oomdoc.chat.observed import by_own_figures, observed, shown_bytes
+from oomdoc.chat.observed import by_own_figures, observed, shown_bytes, usual_requests
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
 from oomdoc.chat.questions import (
@@ -26,11 +25,13 @@ from oomdoc.chat.questions import (
     says,
     still_fails,
     topic_of,
+    without_echo,
 )
 from oomdoc.chat.reading import held_fields, holds_it
 from oomdoc.chat.resolving import check_offered
 from oomdoc.chat.session import Reply, Session, Step, difference
 from oomdoc.chat.side_by_side import side_by_side
+from oomdoc.chat.speech import language_of
 from oomdoc.chat.sums import moved_terms
 from oomdoc.chat.undoing import takes_back, target_of
 from oomdoc.chat.unread import unread_names, unread_numbers
@@ -69,10 +70,8 @@ _SAME: Final = frozenset({"world", "gpu", "nodes", "serving.kv_dtype"})
 """Fields that are held along with others, which are named."""
 
 
-_CHINESE: Final = re.compile(r"[一-鿿]")
 _TO_CHANGE: Final = patterns("conversation")["to_change"]
 _PERCENT: Final = re.compile(r"[(（]\d.*?%[)）]")
-_LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
 def respond(session: Session, text: str) -> tuple[Session, Reply]:
@@ -126,7 +125,11 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     """:raises JobError: for what no run can have."""
     if not session.steps or is_pasted(text):
         return _describe(session, text, context)
-    text = multiplied(text)
+    text = without_echo(multiplied(text))
+    session, counted = usual_requests(session, text)
+    if counted is not None:
+        return session, counted
+    context = replace(context, job=session.job)
     turn = _on_proposal(session, text, context) or understand(text, session.job, context)
     holds = held_fields(text) or (tuple(turn.changes) if holds_it(text) else ())
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
@@ -231,20 +234,6 @@ def _not_understood(turn: Turn, text: str) -> bool:
     asked = asks(text) or says(text, "ask")
     known = turn.changes or turn.topic or turn.invented or asked
     return turn.kind == "off-topic" or (turn.kind == "ask" and not known)
-
-
-def language_of(session: Session, text: str) -> str:
-    """The language that a turn is answered in: the conversation's, until the person clearly writes in the other.
-
-    Keys, flags, names and pasted material are written in Latin letters by everybody.
-    """
-    if _CHINESE.search(text):
-        return "zh"
-    if not session.steps:
-        return "en"
-    if session.language == "en" or is_pasted(text):
-        return session.language
-    return "en" if sum(word.lower() in SENTENCE_WORDS for word in _LATIN_WORD.findall(text)) >= 2 else "zh"
 
 
 def _describe(session: Session, text: str, context: Context) -> tuple[Session, Reply]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.chat import parts
+from oomdoc.chat import answers, parts
 from oomdoc.chat.grammar import Turn
 from oomdoc.chat.prices import price_of
-from oomdoc.chat.questions import says
+from oomdoc.chat.questions import asks, says
 from oomdoc.chat.session import Reply, Session, difference, flat
 from oomdoc.diagnosis.engine import diagnose
 from oomdoc.diagnosis.own_lines import Size, by_measured_line, measured_line
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake import read, read_text
+from oomdoc.intake.asked import asked_in
 from oomdoc.report.words import render, word
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
@@ -85,3 +86,23 @@ def observed(session: Session, text: str, seen_bytes: float) -> Reply:
         said.append(word("chat.observed-left", language, left_bytes=capacity - seen_bytes))
     said += parts.standing(job, language, plans=False).said[:2]
     return Reply(parts.joined(said), {}, job, priced.estimate.process_bytes)
+
+
+def usual_requests(session: Session, text: str) -> tuple[Session, Reply | None]:
+    """The session with the length of a usual request, where it is told with a question for how many there may be.
+
+    Told on its own after such a question, the length is answered with how many of these there may be.
+    """
+    asked, longest = asked_in(text), session.job.get("serving.max_model_len")
+    counted = asked.wanted == "requests" or _AT_ONCE in session.about
+    each = asked.request_length if counted and session.job.objective == "inference" else None
+    if not each or not longest or each >= longest:
+        return session, None
+    session = session.noting({"seq_len": each})
+    if asked.wanted != "fit" or asks(text):
+        return session, None
+    question = word("chat.ask-requests", session.language)
+    return session, answers.explained(session.job, question, session.language)
+
+
+_AT_ONCE: Final = "serving.concurrency"

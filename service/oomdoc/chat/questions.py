@@ -32,6 +32,11 @@ def without_courtesy(turn: str) -> str:
     return turn if _RE["praise_alone"].match(turn) else _RE["courtesy"].sub("", turn)
 
 
+def without_echo(turn: str) -> str:
+    """The turn without a figure of the last answer that it doubts first: "only 3? they are short"."""
+    return _RE["echo"].sub("", turn, count=1)
+
+
 _WANTED: Final = {
     "batch": "micro_batch",
     "length": "seq_len",

@@ -29,6 +29,7 @@ from oomdoc.chat.resolving import resolve
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.numbers import read_number
+from oomdoc.intake.polarity import clause
 from oomdoc.intake.polarity import negated as denied_before
 from oomdoc.intake.run_figures import host_in
 from oomdoc.intake.worded import ROWS
@@ -78,7 +79,8 @@ def read_changes(turn: str, context: Context) -> Changes:
         context = replace(context, job=job.with_fields(other))
         job = context.job
     elif job.objective == "inference":
-        found.pop("method", None)  # adapters of a server are no way to train
+        for name in ("method", "grad_ckpt"):
+            found.pop(name, None)  # adapters of a server are no way to train, nor is its checkpoint one
     _framework(turn, job, found)
     if job.objective is None and "objective" not in found:
         served = found.get("framework") in ENGINES or asked_in(spelled_turn).concurrency is not None
@@ -203,8 +205,11 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
     said: dict[str, list[Said]] = {}
     negated: dict[str, Any] = {}
     serves = context.job.objective == "inference"
-    for mention in said_in(turn, taken, serving=serves):
-        one = mention._replace(field="serving.kv_dtype") if _of_cache(mention, context) else mention
+    mentions = list(said_in(turn, taken, serving=serves))
+    formats = [(one.start, one.end) for one in mentions if one.field in _FORMATS]
+    for mention in mentions:
+        of_cache = mention.field in _FORMATS and serves and _of_cache(mention, turn, formats, context)
+        one = mention._replace(field="serving.kv_dtype") if of_cache else mention
         if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
         if one.field.startswith("rollout.") and serves:
@@ -234,14 +239,22 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
             found[name] = OFF_VALUES[name]
 
 
-def _of_cache(one: Said, context: Context) -> bool:
-    """Whether a format is the cache's: one of those that a cache is held in, after the cache's was dealt with and while
-    the weights have another.
+_FORMATS: Final = frozenset({"quant", "param_dtype"})
+
+
+def _of_cache(one: Said, turn: str, formats: Sequence[tuple[int, int]], context: Context) -> bool:
+    """Whether a format is the cache's: the only one of a clause that names the cache and not the weights, or one that a
+    cache is held in after the cache's was dealt with, where nothing names the weights.
     """
-    if one.field != "quant" or one.value not in ALONE["serving.kv_dtype"] or not one.value.startswith("q"):
+    if one.value not in ALONE["serving.kv_dtype"]:
         return False
+    part = clause(turn, one.start, one.end)
+    at = turn.find(part)
+    if _RE["cache"].search(part) and not _RE["weights"].search(part):
+        return [at <= start < at + len(part) for start, _ in formats].count(True) == 1
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
-    return cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
+    dealt = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
+    return dealt and not _RE["weights"].search(turn) and (one.value.startswith("q") or one.field == "param_dtype")
 
 
 def _is_number(value: Any) -> bool:

@@ -90,6 +90,11 @@ class Session:
         step = Step(job, MappingProxyType(dict(changed)))
         return replace(self, steps=(*self.steps[-99:], step), proposed=MappingProxyType({})).trying(step)
 
+    def noting(self, fact: Mapping[str, Any]) -> Session:
+        """The session with what was told of the run as it is: no change of it."""
+        *earlier, last = self.steps
+        return replace(self, steps=(*earlier, replace(last, job=last.job.with_fields(fact))))
+
     def proposing(self, changes: Mapping[str, Any], step: Step | None = None) -> Session:
         """The session after a question about changes, and the run that it was about."""
         return replace(self, proposed=MappingProxyType(dict(changes))).trying(step)

@@ -126,7 +126,7 @@ def _room(
     *,
     host: bool,
 ) -> dict[str, float | None]:
-    """What the run may take: a stated limit to the last byte, else the machine or the smallest card in question."""
+    """What the run may take: a stated limit to the last byte, else the card in question or the machine."""
     limit = min((float(d["limit_bytes"]) for d in beside if "limit_bytes" in d), default=None)
     if limit is not None:
         return {"capacity_bytes": limit, "usable_bytes": limit}
@@ -134,6 +134,8 @@ def _room(
         capacity_bytes = (evidence.value("host_gib") or 0.0) * GIB or None
     card = capacity_bytes if capacity_bytes not in [held for _, held in points] else None
     sizes = [d["size_bytes"] for d in beside if "size_bytes" in d]
+    if after := [d["size_bytes"] for d in beside if d.get("after")]:
+        card, sizes = None, after  # the figures are of one machine, the question is about another
     room = max((size for size in sizes if size >= points[-1][1]), default=None)
     card = min((size for size in (card, room) if size), default=None)
     return {"capacity_bytes": card, "usable_bytes": USABLE * card if card else None}
@@ -143,6 +145,8 @@ _TOLD: Final = frozenset({"solved", "printed-table"})
 """Outcomes that have an answer of their own."""
 
 
+_LARGEST: Final = {"batch": "micro_batch", "length": "seq_len"}
+"""What is asked for at its largest, as the field in which the figures differ."""
 _OF_CARD: Final[Mapping[str, Answer]] = {"answer.pools-card": "fits", "answer.pools-card-tight": "tight"}
 
 
@@ -163,7 +167,8 @@ def of_own_figures(
     if divided := () if priced else tuple(_divided(evidence, capacity_bytes)):
         return None, divided
     line = measured_line(evidence, capacity_bytes)
-    if priced and line is not None and not (line.is_line and line.asked):
+    largest = line is not None and _LARGEST.get(asked_of(evidence).wanted) == line.field and line.capacity_bytes
+    if priced and line is not None and not (line.is_line and (line.asked or largest)):
         line = None  # the memory model carries the figures over, and says what they mean
     if line is None or (not line.is_line and not line.asked):
         return None

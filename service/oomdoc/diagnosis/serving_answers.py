@@ -81,7 +81,8 @@ def room(about: Plain) -> Iterator[Message]:
     served = about.estimate.served
     if served is None or not (about.printed_tokens or (served.largest_length is not None and served.requests >= 1)):
         return
-    each = min(about.asked.request_length or served.length, served.length)
+    usual = about.asked.request_length or (None if "seq_len" in about.job.assumed else about.stated.seq_len)
+    each = min(usual or served.length, served.length)
     here = f"{each:,}"
     if about.wanted == "requests" and not has(about.job.framework, "serving.utilization"):
         requests = most_requests(about.stated, careful=about.careful, wanted=FITS)

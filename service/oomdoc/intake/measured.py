@@ -143,7 +143,8 @@ def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int])
         elif one.role in _SIZES_OF_MEMORY and _is_limit(seen, at):
             yield seen.signal("size-beside", one, limit_bytes=_bytes(one))
         elif one.role == "card_memory" or (one.role in _FIGURES and one.value > end.figure.value):
-            yield seen.signal("size-beside", one, size_bytes=_bytes(one))
+            after = {"after": True} if one.role == "card_memory" and one.start > last else {}
+            yield seen.signal("size-beside", one, size_bytes=_bytes(one), **after)
         elif one.role in _PARTS and seen.says(_RE["fixed"], at):
             yield seen.signal("size-beside", one, fixed_bytes=_bytes(one))
 
