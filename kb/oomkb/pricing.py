@@ -42,6 +42,12 @@ def price(job: Job, *, careful: bool = False) -> Priced:
 
     :raises JobError: for a job that describes no possible run, or names neither a model nor ``params_b``.
     """
+    return _priced(job, careful)
+
+
+@lru_cache(maxsize=64)
+def _priced(job: Job, careful: bool) -> Priced:
+    """What is asked of one run in one answer is priced once."""
     try:
         completed = complete(job, careful=careful)
         shape = shape_of(completed)

@@ -91,6 +91,11 @@ class Job:
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: _EMPTY)
     """Fields filled in by oomdoc rather than stated, by (dotted) name."""
 
+    def __hash__(self) -> int:
+        """Of fields in which runs differ; mappings have no hash."""
+        sizes = (self.micro_batch, self.seq_len, self.world, self.tp, self.gpu)
+        return hash((self.framework, self.method, self.quant, self.sharding, self.grad_ckpt, *sizes))
+
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Job:
         """Read a job document.

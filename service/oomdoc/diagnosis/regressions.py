@@ -68,10 +68,9 @@ class Advisory:
         )
 
 
-def _affected(cases: Iterable[Case] | None = None) -> Iterator[tuple[Case, Affected]]:
+def _affected(cases: Iterable[Case] | None = None) -> list[tuple[Case, Affected]]:
     """Each affected package of each case by itself: two of one case may be installed."""
-    for case in cached_cases() if cases is None else cases:
-        yield from ((case, item) for item in case.affected)
+    return [(case, item) for case in (cached_cases() if cases is None else cases) for item in case.affected]
 
 
 def _sorted(found: Iterable[Advisory]) -> list[Advisory]:

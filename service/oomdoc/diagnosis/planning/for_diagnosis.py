@@ -107,7 +107,7 @@ def planning_for(
     except OomdocError:
         prices = None
     if prices is not None:
-        prices.engine = measured(evidence, prices)
+        prices = prices.measured_by(measured(evidence, prices))
         context = of_this_run(evidence, prices, context)
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""

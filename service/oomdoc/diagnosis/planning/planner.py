@@ -63,7 +63,7 @@ def mildest_plan(job: Job, kept: Collection[str], *, careful: bool, wanted: floa
     :param kept: fields that no change may touch.
     """
     prices = Prices(job, careful=careful)
-    found = plan_with(prices, context_for(prices), wanted=wanted)
+    found = plan_with(prices, context_for(prices), wanted=wanted, plans_only=True)
     for plan in found.plans:
         touched = {name for change in plan.changes for name in change.fields}
         if plan.name != "more-hardware" and plan.fits_probability >= wanted and touched.isdisjoint(kept):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -137,7 +137,6 @@ class Prices:
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
     job: Job = field(init=False)
-    count: int = field(init=False, default=0)
     _memory: dict[str, Price | None] = field(init=False, default_factory=dict)
     _jobs: dict[str, Job | None] = field(init=False, default_factory=dict)
     _speed: Throughput = field(init=False)
@@ -146,6 +145,8 @@ class Prices:
     def __post_init__(self) -> None:
         from oomkb.pricing import extra_model_shapes, price
 
+        if self.capacity_bytes is None and self.scale == 1.0 and self.engine is None:
+            self._memory, self._jobs = _remembered(self.stated, self.careful)
         priced = price(self.stated, careful=self.careful)
         self._others = extra_model_shapes(priced.job)
         self.job, self.shape, self.device = priced.job, priced.shape, priced.device
@@ -179,7 +180,15 @@ class Prices:
         if capacity_bytes == self.capacity_bytes and scale == self.scale:
             return self
         found = copy(self)
-        found.capacity_bytes, found.scale, found.count, found._memory = capacity_bytes, scale, 0, {}
+        found.capacity_bytes, found.scale, found._memory = capacity_bytes, scale, {}
+        return found
+
+    def measured_by(self, engine: ComputeBuffer | EngineCache | None) -> Prices:
+        """The same, bounded by what an engine printed of its cache, if it did; the job as it is was priced before."""
+        if engine is None:
+            return self
+        found = copy(self)
+        found.engine, found._memory = engine, {_key({}): self.base}
         return found
 
     @property
@@ -232,7 +241,6 @@ class Prices:
             found = self._estimated(job, device, usable)
         except OomdocError:
             return None
-        self.count += 1
         if found.capacity_bytes != capacity:
             found = replace(found, capacity_bytes=capacity)
         return self._priced(job, found, device)
@@ -260,6 +268,12 @@ class Prices:
         from oomkb.pricing import device_of
 
         return device_of(job)
+
+
+@lru_cache(maxsize=4)
+def _remembered(_stated: Job, _careful: bool) -> tuple[dict[str, Price | None], dict[str, Job | None]]:
+    """Prices and jobs by their changes: several questions about one run are asked in an answer and in a talk."""
+    return {}, {}
 
 
 def _pace(before: Throughput, job: Job, shape: ModelShape, device: Device | None, host_bytes: float) -> float:

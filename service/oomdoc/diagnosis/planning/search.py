@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ from oomdoc.diagnosis.planning.space import Priced, Space
 from oomkb.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from oomdoc.diagnosis.planning.space import State
+    from oomdoc.diagnosis.planning.space import Order, State
 
 
 def cheapest_sets(
@@ -137,7 +138,6 @@ class Search:
         self._most_pain = math.inf
         self._waiting: list[tuple[float, tuple[int, ...], int, State]] = []
         self._nodes = 0
-        self._pairs: dict[tuple[int, int], bool] = {}
 
     def run(self) -> Found | None:
         """The least painful set that fits, or ``None``."""
@@ -195,19 +195,23 @@ class Search:
             else:
                 self._step(pain, chosen, place, state)
 
+    @cached_property
+    def _order(self) -> Order:
+        """The moves that keep the hardware."""
+        from oomdoc.diagnosis.planning.space import Order
+
+        here = [i for i, candidate in enumerate(self.candidates) if not candidate.move.remedy.hardware]
+        return Order(self.space.surrogate, here, self.candidates)
+
     def _starts(self) -> Iterator[State]:
         """The empty set; for more hardware one set for every other card or number of cards."""
-        from oomdoc.diagnosis.planning.space import Order, State
+        from oomdoc.diagnosis.planning.space import State
 
-        everything, surrogate = range(len(self.candidates)), self.space.surrogate
-        effects = [c.effect for c in self.candidates]
+        order, surrogate = self._order, self.space.surrogate
         if not self.goal.hardware:
-            order = Order(surrogate, everything, effects)
             yield State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
             return
-        order = Order(surrogate, [i for i in everything if not self.candidates[i].move.remedy.hardware], effects)
-        for i in everything:
-            single = self.candidates[i]
+        for i, single in enumerate(self.candidates):
             if single.move.remedy.hardware:
                 capacity = single.price.estimate.capacity_bytes
                 # Another card brings its own capacity.
@@ -230,7 +234,7 @@ class Search:
             return  # more than the best, however fast it is
         needs, leasts = state.with_each()
         # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
-        if leasts[place] > state.room_bytes * _SURROGATE_MARGIN:
+        if leasts[place] * self._margin > state.room_bytes * _SURROGATE_MARGIN:
             return
         enough = self._offer(chosen, needs[place], state, pain)
         if not enough and len(chosen) < _DEPTH and self._joins(chosen[-1], state.chosen):
@@ -247,14 +251,8 @@ class Search:
 
     def _joins(self, new: int, chosen: tuple[int, ...]) -> bool:
         """Whether a candidate gets on with each of those chosen; fields contradict each other in pairs or never."""
-        for i in chosen:
-            known = self._pairs.get((i, new))
-            if known is None:
-                known = self.space.compatible(self.candidates[i].move, self.candidates[new].move)
-                self._pairs[i, new] = known
-            if not known:
-                return False
-        return True
+        move = self.candidates[new].move
+        return all(self.space.compatible(self.candidates[i].move, move) for i in chosen)
 
     def _verify(self, sets: Iterator[tuple[int, ...]], best: Found | None) -> Found | None:
         """The least painful of some sets and ``best`` under the real model."""
@@ -294,39 +292,38 @@ class Search:
 
     def _greedily(self, rank: Callable[[float, float, float], float], *, enough: bool) -> Found | None:
         """One move after the other, best by ``rank(before, after, pain)``; stops once it fits if that is ``enough``."""
-        from oomdoc.diagnosis.planning.space import Order, State
+        from oomdoc.diagnosis.planning.space import State
 
-        surrogate = self.space.surrogate
-        here = [i for i, candidate in enumerate(self.candidates) if not candidate.move.remedy.hardware]
-        order = Order(surrogate, here, [candidate.effect for candidate in self.candidates])
+        order, surrogate = self._order, self.space.surrogate
         so_far = State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
         best = self.price(())
         for _ in range(_STEPS):
             if best is None or (enough and best.fits):
-                return best
+                break
             before, needs = so_far.process_bytes(), so_far.with_each()[0]
             ranked = sorted(
                 (rank(before, need, self._pains[i]), self.candidates[i].move.key, place)
-                for place, (i, need) in enumerate(zip(here, needs, strict=True))
+                for place, (i, need) in enumerate(zip(order.places, needs, strict=True))
             )
-            better = self._next(best, [(place, self.candidates[here[place]]) for _, _, place in ranked], first=enough)
+            better = self._next(best, [place for _, _, place in ranked], first=enough)
             if better is None:
-                return best
+                break
             best, added = better
             so_far = so_far.joined(added, 0.0)
         return best
 
-    def _next(self, best: Found, ranked: Sequence[tuple[int, Priced]], *, first: bool) -> tuple[Found, int] | None:
+    def _next(self, best: Found, ranked: Sequence[int], *, first: bool) -> tuple[Found, int] | None:
         """The first (or lowest) of the leading moves that really lowers the peak of ``best``, and its place."""
         tried = 0
         lowest: tuple[Found, int] | None = None
-        for place, single in ranked:
+        for place in ranked:
+            move = self.candidates[self._order.places[place]].move
             if tried >= _TRIED or (first and lowest is not None):
                 break
-            if not all(self.space.compatible(single.move, other) for other in best.moves):
+            if not all(self.space.compatible(move, other) for other in best.moves):
                 continue
             tried += 1
-            found = self.price((*best.moves, single.move))
+            found = self.price((*best.moves, move))
             if found is not None and _peak(found) < 0.995 * _peak(lowest[0] if lowest else best):
                 lowest = (found, place)
         return lowest

@@ -164,21 +164,30 @@ def _among(options: Sequence[Variant], variant: Variant, wanted: Mapping[str, An
 
 
 class Order:
-    """Moves in the order in which they may join, with the lowest that all from each place on could bring."""
+    """Moves in the order in which they may join, with the lowest that those from each place on could bring."""
 
-    def __init__(self, surrogate: Surrogate, places: Sequence[int], effects: Sequence[Effect]) -> None:
+    def __init__(self, surrogate: Surrogate, places: Sequence[int], candidates: Sequence[Priced]) -> None:
         self.places = tuple(places)
         terms, phases = len(surrogate.base), len(surrogate.starts)
-        chosen = [effects[i] for i in places]
-        self.ratios = np.array([e.ratio for e in chosen]).reshape(len(chosen), terms)
+        chosen = [candidates[i].effect for i in places]
+        ratios = np.array([(*e.ratio, e.overhead) for e in chosen]).reshape(len(chosen), terms + 1)
+        self.ratios, self.overheads = ratios[:, :-1], ratios[:, -1]
         self.added = np.array([e.added for e in chosen]).reshape(len(chosen), phases)
-        self.overheads = np.array([e.overhead for e in chosen])
         self.starts = np.array(surrogate.starts)
         self.overhead = surrogate.overhead
-        lowest = np.minimum(self.ratios, 1.0)[::-1]
-        self.floors = np.vstack([np.cumprod(lowest, axis=0)[::-1], np.ones((1, terms))])[1:] if chosen else lowest
-        least = np.cumprod(np.minimum(self.overheads, 1.0)[::-1])[::-1]
-        self.least_overheads = np.append(least, 1.0)[1:]
+        floors = _floors(np.minimum(ratios, 1.0), [candidates[i].move.all_parts[0][0].name for i in places])
+        self.floors, self.least_overheads = floors[:, :-1], floors[:, -1]
+
+
+def _floors(lowest: Any, names: Sequence[str]) -> Any:
+    """For each move the product of what all behind it could bring; of a remedy's variants one at most joins."""
+    number = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    rows, columns = range(len(names)), [number[name] for name in names]
+    behind = np.ones((len(names) + 1, len(number), lowest.shape[1]))
+    behind[rows, columns] = lowest
+    behind = np.minimum.accumulate(behind[::-1], axis=0)[::-1][1:]
+    behind[rows, columns] = 1.0
+    return behind.prod(axis=1)
 
 
 @dataclass(slots=True)
