@@ -164,8 +164,10 @@ def _division(row: TotalBatch) -> Group:
 
     def factor(view: View) -> int | None:
         sizes = [whole(view.value(name)) if name in view else 1 for name in divisors]
-        first_rank = divisors[0] if row.gives == "micro_batch" else divisors[1]
-        return None if first_rank not in view or None in sizes else math.prod(s or 1 for s in sizes)
+        ranks = divisors if row.gives == "micro_batch" else divisors[1:]
+        alone = view.form == "shell" and view.programs.startswith("python") and view.keys().isdisjoint(ranks)
+        known = ranks[0] in view or (alone and all(name in view for name in divisors if name not in ranks))
+        return math.prod(s or 1 for s in sizes) if known and None not in sizes else None
 
     def read(view: View) -> Iterator[Reading]:
         entry, each = view.get(norm(row.key)), factor(view)

@@ -241,6 +241,8 @@ def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:
 _MIN_DIMENSIONS: Final = 2
 _DIMENSIONS: Final = word_set("dimensions")
 _ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
+_OF_ADAPTERS: Final = compiled(r"(?:\A|_)(?:lora|peft|adapter)(?:\Z|_)")
+"""Sections in which a rank is that of adapters."""
 _SWITCH: Final = compiled(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
 
 
@@ -259,8 +261,9 @@ def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Co
     """What the keys of some rows say, by field; a key may be told from others by the section before it."""
     said: dict[str, list[Reading]] = {}
     for key, entry in entries:
-        parts = _SEPARATE.split(key)
-        for field, codec in filter(None, map(rows.get, (".".join(parts[-2:]), parts[-1]))):
+        *_, section, last = "", *_SEPARATE.split(key)
+        section = "lora" if _OF_ADAPTERS.search(section) else section
+        for field, codec in filter(None, map(rows.get, (f"{section}.{last}", last))):
             if (value := codec.read(entry.value)) is not None:
                 said.setdefault(field, []).append((field, [value] if field == "offload" else value, entry))
                 break

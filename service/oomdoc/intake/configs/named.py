@@ -79,8 +79,23 @@ def _from_classes(text: str) -> Iterator[tuple[str, str | float, int]]:
 _OBJECTIVES: Final = {"rloo": "grpo", "cpo": "simpo", "gkd": "distill"} | {
     name: name for name in ("sft", "dpo", "orpo", "kto", "grpo", "simpo")
 }
+_OF_SCRIPTS: Final = _OBJECTIVES | {"ppo": "ppo", "reward": "rm", "rm": "rm", "pretrain": "pretrain"}
+_TUNES: Final = frozenset(("finetune", "finetuning"))
+_OTHER_WORK: Final = frozenset("eval evaluate merge data prepare infer generate serve test convert export".split())  # noqa: SIM905
+_SCRIPT: Final = compiled(r"[\w./-]{1,200}\.py\b")
 _RUN_NAMES: Final = ("output_dir", "hub_model_id", "run_name", "wandb_run_name", "exp_name")
 _BY_NAME: Final = 0.6
+_BY_SCRIPT: Final = 0.82
+
+
+def scripted_objective(main: Doc, lines: Lines) -> Iterator[Fact]:
+    """What is trained, by the name of the script that is run: ``train_reward.py``, ``run_pretrain.py``."""
+    for script in _SCRIPT.findall(main.programs):
+        said = set(re.split(r"[^a-z]+", script.rsplit("/", 1)[-1].lower()))
+        found = {_OF_SCRIPTS[word] for word in said & _OF_SCRIPTS.keys()} or ({"sft"} if said & _TUNES else set())
+        if len(found) == 1 and said.isdisjoint(_OTHER_WORK):
+            yield Fact("objective", found.pop(), lines.span(main.start), "command", _BY_SCRIPT)
+            return
 
 
 def named_objective(docs: Sequence[Doc], source: Source, lines: Lines) -> Iterator[Fact]:

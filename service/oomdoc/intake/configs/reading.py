@@ -19,7 +19,7 @@ from oomdoc.intake.configs.inactive import find_inactive
 from oomdoc.intake.configs.jobs import contract_facts
 from oomdoc.intake.configs.launch import LAUNCH_KEYS, launch_facts
 from oomdoc.intake.configs.lines import Lines
-from oomdoc.intake.configs.named import hinted_model, named_method, named_objective
+from oomdoc.intake.configs.named import hinted_model, named_method, named_objective, scripted_objective
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.values import flag
@@ -293,6 +293,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
         for fact in hinted_model(docs, source, lines):
             kept.setdefault(fact.name, fact)
+    if "objective" not in kept and main is not None and main.form == "shell":
+        kept.update((fact.name, fact) for fact in scripted_objective(main, lines))
     if "objective" not in kept and main is not None and not main.programs.strip() and has(name, "objective.by_script"):
         kept.update((fact.name, fact) for fact in named_objective(docs, source, lines))
     if "lora.r" in kept and kept.keys().isdisjoint(("method", "quant")):

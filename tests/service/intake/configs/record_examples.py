@@ -14,6 +14,15 @@ _HF: Final = "--bf16 True --output_dir out --per_device_train_batch_size 4 --gra
 
 EXAMPLES: Final[tuple[Example, ...]] = (
     (
+        "alpaca-lora",
+        "finetune.sh",
+        "python finetune.py \\\n    --base_model 'org/thing-7b' \\\n    --data_path 'some/data' \\\n    --batch_size 128 \\\n    --micro_batch_size 4 \\\n    --cutoff_len 512 \\\n    --val_set_size 2000 \\\n    --lora_r 8\n",
+        {"model": "org/thing-7b", "micro_batch": 4, "grad_accum": 32, "seq_len": 512, "method": "lora"},
+        {"micro_batch": 2, "seq_len": 256},
+        ["    --micro_batch_size 2 \\", "    --cutoff_len 256 \\"],
+        {"tp": 2},
+    ),
+    (
         "align-anything",
         "dpo.yaml",
         "train_cfgs:\n  ds_cfgs: ds_z3_config.json\n  epochs: 3\n  per_device_train_batch_size: 2\n  gradient_accumulation_steps: 4\n  gradient_checkpointing: True\n  bf16: True\n  scale_coeff: 0.1\ndata_cfgs:\n  train_datasets: null\nlogger_cfgs:\n  log_type: wandb\nmodel_cfgs:\n  model_name_or_path: org/thing-7b\n  model_max_length: 2048\nlora_cfgs:\n  use_lora: False\n  r: 16\nbnb_cfgs:\n  use_bnb: False\n  load_in_4bit: True\n",

@@ -14,6 +14,8 @@ from oomkb.kept import lazy
 
 _MAX_NESTED: Final = 40
 _PLAIN: Final = lazy(r"[\"']?\$\{?(?:([A-Za-z_]\w{0,80})(?::?-)?|([0-9#]))\}?[\"']?")
+_GIVEN: Final = lazy(r"\$[1-9]")
+"""What the script is given: without arguments, nothing."""
 _ENDS: Final = {"if": re.compile(r"\bfi\b"), "case": re.compile(r"\besac\b")}
 _NUMBER: Final = lazy(r"-?[0-9]{1,12}")
 _COMPARED: Final = {
@@ -102,6 +104,9 @@ class Branches:
             return None
         left, right = self._value(inner[0]), self._value(inner[2])
         sign = inner[1].text
+        if right == "" and left is None and sign in ("=", "==", "!="):
+            empty = self._is_empty(inner[0])
+            return None if empty is None else empty == (sign != "!=")
         if left is None or right is None:
             return None
         if sign in ("=", "=="):
@@ -124,4 +129,4 @@ class Branches:
         if plain is None or plain[1] in self.doubtful:
             return None
         known = self.variables.get(plain[1]) if plain[1] else None
-        return True if known is None else None
+        return True if known is None or _GIVEN.fullmatch(known.word.text) else None
