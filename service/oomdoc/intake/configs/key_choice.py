@@ -11,6 +11,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed_place
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.frameworks import ENGINES, LAUNCHERS
+from oomkb.kept import lazy
 
 
 def _present(view: View, names: tuple[str, ...]) -> str | None:
@@ -93,6 +94,7 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
     return None
 
 
+_OTHER_SCRIPT: Final = lazy(r"(?:\A|\s)(?:bash|sh)\s+\S{0,200}\.sh\b")
 _ENOUGH_MARKS: Final = 3
 """Keys of its own by which a framework's arguments are known behind a script of any name."""
 
@@ -106,6 +108,7 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
         return False  # none of its settings is said here: they come from elsewhere
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.record.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
+    open_ = open_ and _OTHER_SCRIPT.search(doc.programs) is None  # whose own settings nobody sees here
     # Behind a script that nobody knows; launchers and engines are run by their own names, or as images.
     if doc.form == "shell" and not doc.marks[0] and doc.table.name not in (*LAUNCHERS, *ENGINES):
         open_ = open_ and (doc.marks[1] >= _ENOUGH_MARKS or view.has_any(doc.table.record.adds_beside))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc, known_as
@@ -199,18 +200,18 @@ def _beside_its_like(doc: Doc, key: str) -> str | None:
     if doc.table is None or "." in key or ":" in key:
         return key
     names = doc.table.names
-    homes: set[str] = set()
+    homes: Counter[str] = Counter()
     plain = sections = 0
     for entry, shown in zip(doc.entries, known_as(doc.entries, doc.table, whole=False), strict=True):
         if norm(shown.key) in names and entry.style == "pair":
             sections += "." in shown.key
             plain += "." not in shown.key
-            homes |= {entry.key.rpartition(".")[0]} if "." not in shown.key else set()
+            homes.update([entry.key.rpartition(".")[0]] if "." not in shown.key else [])
     if (sections > plain and norm(key) not in doc.table.own_names) or (sections and not homes):
         return None
-    if not homes or "" in homes:
+    if not homes or homes[""] > homes.total() // 2:
         return key
-    return f"{homes.pop()}.{key}" if len(homes) == 1 else None
+    return f"{next(iter(homes))}.{key}" if len(homes) == 1 and "" not in homes else None
 
 
 def _spelled_alike(doc: Doc, key: str) -> str:

@@ -44,14 +44,15 @@ def batch_requests(text: str, start: int, end: int) -> list[Entry]:
     return out
 
 
-_CASE: Final = compiled(r"^[ \t]{0,40}case[ \t][^\n]{1,200}[ \t]in[ \t]*$", re.M)
+_CASE: Final = compiled(r"^[ \t]{0,40}case[ \t][^\n]{1,200}?[ \t]in(?=[ \t]|$)", re.M)
 
 
-_ESAC: Final = compiled(r"^[ \t]{0,40}esac\b", re.M)
+_ESAC: Final = compiled(r"(?:^|;)[ \t]{0,40}esac\b", re.M)
 
 
 _LABEL: Final = compiled(
-    r"^[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M
+    r"(?:^|\A|(?<=;;))[ \t]{0,60}\(?[\w*?.\"'\[\]:/+-]{1,80}"
+    r"(?:[ \t]*\|[ \t]*[\w*?.\"'\[\]:/+-]{1,80}){0,20}[ \t]*\)", re.M
 )
 
 
