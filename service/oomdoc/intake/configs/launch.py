@@ -135,6 +135,8 @@ def counted_as(entry: Entry, text: str, was: Any, value: Any) -> str | None:
 
     ``None`` where the old value was worked out from something else.
     """
+    if ENVIRONMENT.get(entry.key, ("",))[0] == "serving.kv_dtype":
+        return _CACHES.get(value)
     if _COUNTING.get(entry.key) == "visible":
         listed = [part.strip() for part in text.split(",") if part.strip()]
         if listed == [str(device) for device in range(len(listed))]:
@@ -146,6 +148,8 @@ def counted_as(entry: Entry, text: str, was: Any, value: Any) -> str | None:
     return f"{found[1] or ''}{value}"
 
 
+_CACHES: Final = {"auto": "f16", "q8_0": "q8_0", "q4_0": "q4_0"}
+"""Ollama's words (``envconfig/config.go``, OLLAMA_KV_CACHE_TYPE)."""
 _COUNTED_THING: Final = lazy(r"(.{0,80}:)?([0-9.]{1,8})")
 
 

@@ -23,7 +23,7 @@ from oomdoc.intake.configs.whole_text import SIZES, Text, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
-from oomkb.frameworks import LAUNCHERS
+from oomkb.frameworks import ENGINES, LAUNCHERS
 from oomkb.kept import lazy
 from oomkb.memory.mode import VOCABULARY, normalise
 
@@ -64,10 +64,12 @@ def _canonical(name: str, value: Any) -> Any:
 
 
 def _runs(doc: Doc) -> bool:
-    """Whether a command starts a run of a model that it names."""
+    """Whether a command starts a run of a model that it names, or an engine with settings of its own."""
     command = doc.form == "shell" or (doc.form == "yaml" and doc.programs.strip() != "")
     started = command and doc.table is not None and doc.table.name not in LAUNCHERS
-    return started and "bench" not in doc.programs and any(name == "model" for name, _, _ in doc.readings())
+    engine = started and doc.table is not None and doc.table.name in ENGINES
+    said = {name for name, _, _ in doc.readings()}
+    return started and "bench" not in doc.programs and ("model" in said or (engine and len(said) > 1))
 
 
 def _one(source: Text, name: str, value: Any) -> Text | None:

@@ -108,7 +108,7 @@ def _form_of(doc: Doc, entry: Entry) -> str:
 def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     form = _form_of(doc, entry)
     written = _as_written(doc, entry) or entry
-    if doc.form == "python" and not entry.resolved:
+    if doc.form == "python" and (not entry.resolved or _in_several_classes(text, doc, entry)):
         return None  # what the program hands in there is its own
     bare = doc.table is not None and doc.table.record.bare_flags
     if form == "shell" and entry.style == "bare" and value is False and bare:
@@ -125,6 +125,13 @@ def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     if form in ("yaml", "env", "ini"):
         return yaml.replace(text, written, value)
     return None
+
+
+def _in_several_classes(text: str, doc: Doc, entry: Entry) -> bool:
+    """Whether a field of a class stands in another class too: whose is meant, nobody says."""
+    alike = (e for e in doc.entries if e.style == entry.style == "assign" and e.key == entry.key)
+    lines = [text[text.rfind("\n", 0, e.key_span[0]) + 1 : e.key_span[0]] for e in alike]
+    return len(lines) > 1 and all(line and line.isspace() for line in lines)
 
 
 def _remove(text: str, doc: Doc, entry: Entry) -> str | None:
@@ -296,6 +303,10 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
             if call.scope.rsplit(".", 1)[-1] == stem:
                 if "**" in text[slice(*call.value_span)]:
                     return None  # what is handed in there may say it already
+                if stem == "from_pretrained" and not any(
+                    e.key in _BY_NAME and e.scope == call.scope for e in doc.entries
+                ):
+                    return None
                 inside = [
                     e
                     for e in doc.entries
@@ -307,6 +318,10 @@ def _insert_keyword(text: str, doc: Doc, key: str, value: Any, anchor: Entry | N
                     return None  # which lines to take away is for the person to say
                 return python.insert_argument(text, call, inside, name, value, anchor)
     return None
+
+
+_BY_NAME: Final = frozenset(("@0", "model_name", "pretrained_model_name_or_path"))
+"""How transformers and unsloth are given the model that they load; a class of one's own is called alike."""
 
 
 def _is_plain_argument(name: str) -> bool:

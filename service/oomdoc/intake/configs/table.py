@@ -131,7 +131,9 @@ _CONFIG_CALL: Final = lazy(
 )
 
 
-OTHER_LOADS: Final = lazy(r"Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained|Flax|\bTF[A-Z]")
+OTHER_LOADS: Final = lazy(
+    r"[Rr]eward|[Cc]ritic|Tokenizer|Processor|FeatureExtractor|Config\.from_pretrained|Flax|\bTF[A-Z]"
+)
 """Calls that load no model, or none of PyTorch."""
 
 
