@@ -14,7 +14,7 @@ from oomdoc.intake.configs.table import Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, number, whole
 from oomdoc.intake.configs.wordlist import listed
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import LAUNCHERS
+from oomkb.frameworks import LAUNCHERS, PLAIN
 
 _SIZES: Final = {size: tuple(names.split()) for size, names in listed("size").items()}
 _WITHIN: Final = ("", "model.", "model.model_config.")
@@ -109,6 +109,12 @@ class Doc:
     unknown: bool = False
     """Whether this configures a run of a framework that is not known."""
 
+    @property
+    def guessed(self) -> bool:
+        """Whether keys count that mean the same everywhere: no table is known, or nothing speaks for it."""
+        plain = self.table is not None and self.table.name == PLAIN and self.marks == (False, 0)
+        return self.table is None or (plain and self.form == "shell")
+
     _viewed: tuple[Table | None, list[Entry], View] | None = None
     """The last view, and what it was made of."""
     _understood: tuple[View, list[Reading]] | None = None
@@ -141,10 +147,14 @@ class Doc:
         return self._understood[1]
 
     def _readings(self, view: View) -> list[Reading]:
-        out: list[Reading] = list(guessed(self.entries)) if self.table is None else []
-        seen: set[str] = {name for name, _, _ in out}
+        out: list[Reading] = []
+        seen: set[str] = set()
         for level in self.table.levels() if self.table is not None else ():
             _read_level(level, view, out, seen)
+        if self.guessed:
+            seen |= {"model"} if self.table is not None else set()  # of which there are hints
+            out += [reading for reading in guessed(self.entries) if reading[0] not in seen]
+            seen.update(name for name, _, _ in out)
         if "model" not in seen:
             described = described_model(view)
             if described is not None:

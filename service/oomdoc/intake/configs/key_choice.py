@@ -30,9 +30,7 @@ def _said_by(view: View, key: Key) -> list[str]:
 def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
     """What to write for a change, and how well it fits: 0 a key of its own stands there, 1 a new key."""
     if doc.table is None:
-        place = guessed_place(doc.entries, name, value) if doc.unknown else None
-        places = [found for found in view if place is not None and view[found] is place[0]][:1]
-        return (0, dict.fromkeys(places, place[1])) if place is not None and places else None
+        return _guessed(doc, view, name, value) if doc.unknown else None
     keys, groups = doc.table.rows(name)
     if value is None and any(field == name and _is_kind(entry) for field, _, entry in doc.readings()):
         return None
@@ -50,13 +48,21 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
                 if wanted is not None and _may_stand(doc, view, wanted):
                     return 0, dict(wanted)
     if value is not None:
-        wanted = _new(doc, view, keys, groups, name, value)
-        return (1, wanted) if wanted is not None else None
+        elsewhere = _guessed(doc, view, name, value) if doc.guessed else None
+        wanted = _new(doc, view, keys, groups, name, value) if elsewhere is None else None
+        return (1, wanted) if wanted is not None else elsewhere
     for group in groups:
         found = _present(view, group.names)
         if found is not None:
             return 0, {found: DROP}
     return 1, {}
+
+
+def _guessed(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
+    """The change of a key that means the same everywhere."""
+    place = guessed_place(doc.entries, name, value)
+    places = [found for found in view if place is not None and view[found] is place[0]][:1]
+    return (0, dict.fromkeys(places, place[1])) if place is not None and places else None
 
 
 _KINDS: Final = frozenset({"_component_", "_target_", "class_path", "type", "name"})

@@ -163,6 +163,8 @@ def misread(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, s
 def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
     """The fields beside those asked for that the text says otherwise now, or no longer."""
     old, new = before.values, after.values
+    if old.get("framework") in LAUNCHERS and new.get("framework") != old["framework"]:
+        return ["framework"]  # what was a launcher's option would be read as the script's
     free = {"framework"} | {as_counted(old, name, value)[0] for name, value in wanted.items()} | set(wanted)
     free.update(*(group for group in _TOGETHER if not group.isdisjoint(wanted)))
     readings = [reading for doc in before.docs for reading in doc.readings()]
