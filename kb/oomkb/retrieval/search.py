@@ -83,10 +83,11 @@ def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat:
 
     Five cases of one cause tell a reader less than three causes to check.
     """
-    values = total.round(6).tolist()
+    rounded = total.round(6)
+    values = rounded.tolist()
     taken: Counter[str] = Counter()
     reachable: list[tuple[int, float]] = []
-    for number in _descending(values, cases):
+    for number in _descending(rounded, cases):
         if len(reachable) >= top and values[number] < sorted(value for _, value in reachable)[-top]:
             break  # what comes now is below what is there already, before anything is taken off
         cause = cases[number].cause
@@ -96,9 +97,9 @@ def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat:
     return sorted(reachable, key=lambda pair: -round(pair[1], 6))[:top]
 
 
-def _descending(values: Sequence[float], cases: Sequence[Case]) -> Iterator[int]:
+def _descending(values: np.ndarray[Any, Any], cases: Sequence[Case]) -> Iterator[int]:
     """Numbers of the cases by value, those of one value by id."""
-    order = sorted(range(len(values)), key=values.__getitem__, reverse=True)
+    order = (-values).argsort(kind="stable").tolist()
     for _, alike in groupby(order, key=values.__getitem__):
         yield from sorted(alike, key=lambda number: cases[number].id)
 

@@ -28,7 +28,6 @@ _LEVEL_TO_WANTED = 1.2816 / 1.6449
 
 
 _SMALL: Final = 0.01
-_REST: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,41 +45,38 @@ class Surrogate:
 
     def __init__(self, base: Estimate) -> None:
         largest = max(p.total_bytes for p in base.phases.values())
-        # Small terms of a phase are carried as one; they hardly move.
-        self._small = _SMALL * largest
-        self._names: list[tuple[str, str]] = []
+        # Small terms of a phase are carried as one, behind the others; they hardly move.
+        small = _SMALL * largest
         self.starts: list[int] = []
         """Where each phase's terms begin."""
+        self._phases: list[tuple[str, dict[str, int]]] = []
+        """Each phase with the places of its terms."""
         values: list[float] = []
         for name, phase in base.phases.items():
             self.starts.append(len(values))
-            large = {t: v for t, v in phase.terms_bytes.items() if v >= self._small}
-            self._names += [(name, t) for t in large] + [(name, _REST)]
+            large = {t: v for t, v in phase.terms_bytes.items() if v >= small}
+            self._phases.append((name, {term: place for place, term in enumerate(large, len(values))}))
             values += [*large.values(), phase.total_bytes - sum(large.values())]
-        self._slot = {name: i for i, name in enumerate(self._names)}
         self.base = tuple(values)
-        self._order = tuple(base.phases)
         self.overhead = max(1.0, base.process_bytes - largest)
         upper = base.intervals["process"].high_bytes / base.process_bytes if "process" in base.intervals else 1.15
         self.margin: float = max(1.0, upper) ** _LEVEL_TO_WANTED
 
     def effect(self, after: Estimate) -> Effect:
         """One move's effect, from its own real estimate."""
-        ratio, added = [1.0] * len(self.base), [0.0] * len(self.starts)
-        for i, (phase, term) in enumerate(self._names):
-            if phase not in after.phases:
-                ratio[i] = 0.0
+        ratio, added, base = [1.0] * len(self.base), [0.0] * len(self.starts), self.base
+        for number, (name, places) in enumerate(self._phases):
+            rest_at = self.starts[number] + len(places)
+            if name not in after.phases:
+                ratio[self.starts[number] : rest_at + 1] = [0.0] * (len(places) + 1)
                 continue
-            value = after.phases[phase].terms_bytes.get(term, 0.0)
-            if term != _REST and self.base[i] > 0:
-                ratio[i] = value / self.base[i]
-        for j, name in enumerate(self._order):
-            if name in after.phases:
-                terms = after.phases[name].terms_bytes
-                rest = sum(v for t, v in terms.items() if (name, t) not in self._slot)
-                slot = self._slot[name, _REST]
-                ratio[slot] = min(1.0, rest / self.base[slot]) if self.base[slot] > 0 else 1.0
-                added[j] = max(0.0, rest - self.base[slot])
+            terms = after.phases[name].terms_bytes
+            for term, place in places.items():
+                if base[place] > 0:
+                    ratio[place] = terms.get(term, 0.0) / base[place]
+            rest = sum([size for term, size in terms.items() if term not in places])
+            ratio[rest_at] = min(1.0, rest / base[rest_at]) if base[rest_at] > 0 else 1.0
+            added[number] = max(0.0, rest - base[rest_at])
         overhead = after.process_bytes - max(p.total_bytes for p in after.phases.values())
         return Effect(tuple(ratio), tuple(added), max(0.0, overhead) / self.overhead)
 
@@ -140,7 +136,7 @@ class Space:
         (remedy, variant), *further = then.all_parts
         if not _among(self._offered_after(first, remedy), variant, wanted):
             return False
-        job = self.prices.job_with(first.fields)
+        job = self.prices.job_with(first.fields) if further else None
         for following, next_variant in further:
             job = derive(job, variant.fields) if job is not None else None
             if job is None or not _among(variants_on(following, job, self.context), next_variant, wanted):
