@@ -240,6 +240,6 @@ def fallback(doc: Doc) -> Table | None:
     if doc.form != "shell" or not any(w in doc.programs for w in (*_LAUNCHERS, "torchrun", ".py")):
         return None
     base = table(PLAIN)
-    if base is not None and any(k in base.names for k in keys_of(doc.entries)):
+    if base is not None and any(k in base.names for k in keys_of(e for e in doc.entries if e.scope not in _LAUNCHERS)):
         return base
     return table(next((name for name in _LAUNCHERS if name in doc.programs), None))
