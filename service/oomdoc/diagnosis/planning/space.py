@@ -3,10 +3,8 @@
 A cheap stand-in for the memory model while searching: the effect of several moves from their effects alone. Terms
 mostly multiply (half the micro-batch, a quarter of the ranks' share), so a set of moves is taken to scale each term
 of each phase by the product of the moves' own ratios; terms that a move brings in are added. Whatever the search
-picks is priced by the real model before it is believed.
-
-The stand-in for many sets at once: what each move that may still join a set would leave, in a few array operations.
-The same arithmetic as :class:`~oomdoc.diagnosis.planning.surrogate.Surrogate`, over all moves of an order together.
+picks is priced by the real model before it is believed. What each move that may still join a set would leave takes a
+few array operations for all of them together.
 """
 
 from __future__ import annotations
