@@ -205,17 +205,9 @@ def _as_engine(facts: Iterable[Fact]) -> list[Fact]:
     return [replace(f, name=_OF_ENGINE[f.name]) for f in facts if f.name in _OF_ENGINE]
 
 
+_APART: Final = frozenset({"seq_len", "completion_len", "objective"})
 _SUPERVISED: Final = frozenset({"sft", "pretrain", "dpo", "orpo", "simpo", "kto", "rm"})
 """Objectives of a run that generates nothing itself."""
-
-
-def _whole_sequence(kept: dict[str, Fact]) -> None:
-    """Prompt and completion together, where a framework counts them apart (ms-swift, while it generates)."""
-    prompt, completion, objective = kept.get("seq_len"), kept.get("completion_len"), kept.get("objective")
-    if prompt is None or completion is None or objective is None or objective.value != "grpo":
-        return
-    kept["prompt_len"] = replace(prompt, name="prompt_len")
-    kept["seq_len"] = replace(prompt, value=prompt.value + completion.value)
 
 
 def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
@@ -288,8 +280,8 @@ def read_documents(source: Source, others: Sequence[Source] = (), framework: str
     kept, conflicts = _keep(facts)
     name = main.table.name if main is not None and main.table is not None else UNKNOWN if main is not None else None
     _unevaluated(docs, kept)
-    if has(name, "prompt_apart"):
-        _whole_sequence(kept)
+    if has(name, "prompt_apart") and kept.keys() >= _APART and kept["objective"].value == "grpo":
+        kept["prompt_len"] = replace(kept.pop("seq_len"), name="prompt_len")  # the length is the prompt's alone
     if name is not None and not any(n in kept for n in ("model", "model_config", "params_b")):
         for fact in hinted_model(docs, source, lines):
             kept.setdefault(fact.name, fact)

@@ -94,6 +94,19 @@ def test_an_argument_that_is_a_field_of_a_class_has_its_default() -> None:
     assert done.text == PROGRAM.replace("rank: int = 8", "rank: int = 4").replace("default=2", "default=1")
 
 
+def test_an_argument_that_is_a_member_of_a_dictionary_is_read_there() -> None:
+    head = (
+        'from transformers import TrainingArguments\nCONFIG = {"batch": 4, "steps": 8, "lr": 1e-4}\ndef main(config):\n'
+    )
+    text = (
+        head
+        + '    return TrainingArguments("o", per_device_train_batch_size=config["batch"], gradient_accumulation_steps=CONFIG["steps"])\n'
+    )
+    job = job_of(text, "train.py")
+    assert (job.micro_batch, job.grad_accum) == (4, 8)
+    assert patch(text, filename="train.py", changes={"micro_batch": 2}).text == text.replace('"batch": 4', '"batch": 2')
+
+
 def test_a_field_that_two_classes_have_is_left_as_it_is() -> None:
     head = "from trl import SFTConfig\n"
     text = head + "".join(

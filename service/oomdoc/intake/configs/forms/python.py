@@ -116,6 +116,8 @@ class _Visitor:
         self.names: dict[str, _Value] = {}
         self.options: dict[str, ast.expr | None] = {}
         """Defaults of a parser's options (``None``: two of them differ)."""
+        self.members: dict[str, ast.expr | None] = {}
+        """Members of dictionaries that are written out (``None``: two of a name)."""
         self.objects: dict[str, str] = {}
         """Variables that hold a configuration, and the call that made it."""
         self.notes: list[tuple[str, int]] = []
@@ -151,6 +153,8 @@ class _Visitor:
         """What counts where nobody says otherwise: an option's default, ``os.environ.get("BS", 4)`` as a number."""
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             return self.options.get(node.attr)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            return self.members.get(str(literal_value(node.slice)))
         if not isinstance(node, ast.Call) or not node.args:
             return None
         called = _dotted(node.func)
@@ -214,7 +218,7 @@ class _Visitor:
             stack.extend(reversed(_run_of(node)))
 
     def defaults(self, tree: ast.AST) -> None:
-        """Options of parsers, what classes set, and parameters of functions that are called without arguments."""
+        """Options of parsers, what classes and dictionaries hold, parameters of functions called without arguments."""
         functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
         called: set[str] = set()
         for node in ast.walk(tree):
@@ -225,6 +229,9 @@ class _Visitor:
                 called.add(_dotted(node.func).rpartition(".")[2])
             for name, default in _defaults_of(node):
                 self.options[name] = None if name in self.options else default
+            for key, value in zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ():
+                member = str(literal_value(key))
+                self.members[member] = None if member in self.members else value
         for function in functions:
             if function.name not in called:
                 given = [*function.args.posonlyargs, *function.args.args][::-1]
