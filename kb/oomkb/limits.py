@@ -60,6 +60,7 @@ def check_tree(
         if isinstance(item, Mapping):
             for key, inner in item.items():
                 name = str(key) if isinstance(key, str | int | float | bool | None) else "?"
+                _check_characters(name, place)
                 if len(name) > _KEY_CHARS:
                     raise InputError(f"a key of more than {_KEY_CHARS} characters", where=place)
                 waiting.append((inner, level + 1, f"{place}.{name}" if level < 4 else place))
@@ -85,3 +86,10 @@ def _check_scalar(value: Any, where: str, text_chars: int | None, *, finite: boo
         raise InputError(f"{shown(value)} is too large", where=where)
     if text_chars is not None and isinstance(value, str | bytes) and len(value) > text_chars:
         raise InputError(f"a text of more than {text_chars:,} characters", where=where)
+    if isinstance(value, str):
+        _check_characters(value, where)
+
+
+def _check_characters(text: str, where: str) -> None:
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError("half of a character (a lone surrogate)", where=where)

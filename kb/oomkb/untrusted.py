@@ -47,7 +47,7 @@ def yaml_document(text: str, *, where: str, loader: Any = None, aliases: bool = 
     if len(text) > TEXT_CHARS:
         raise InputError(f"longer than {TEXT_CHARS:,} characters", where=where, hint="give the part that matters")
     try:
-        _look_through(text, safe, where, aliases=aliases)
+        look_through(text, safe, where, aliases=aliases)
         found = yaml.load(text, Loader=loader or safe)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -63,7 +63,7 @@ def yaml_document(text: str, *, where: str, loader: Any = None, aliases: bool = 
     return found
 
 
-def _look_through(text: str, loader: Any, where: str, *, aliases: bool) -> None:
+def look_through(text: str, loader: Any, where: str, *, aliases: bool = True) -> None:
     """Refuse what is too deep or too much before anything is built.
 
     Each open collection counts its values; a finished one with an anchor counts that many wherever it is repeated.

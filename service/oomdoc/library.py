@@ -68,7 +68,7 @@ def diagnosed(
     from oomdoc.report.report import Report
     from oomdoc.stated import stated_fields
 
-    stated = {} if options is None else {k: masked_tree(v, k) for k, v in stated_fields(options).items()}
+    stated = {} if options is None else masked_tree(stated_fields(options))
 
     def report(of: Sequence[Source]) -> Report:
         evidence = read(of, stated)

@@ -5,7 +5,10 @@ Plain ASGI: it costs microseconds, and it sees streamed bodies as they come.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import re
 import secrets
 import time
 from collections import OrderedDict
@@ -23,9 +26,11 @@ from oomdoc.api.auth import Keys
 from oomdoc.api.body import Bounds, Budget, bounded
 from oomdoc.api.pool import CALLER
 from oomdoc.api.problems import problem
+from oomdoc.intake.redact import masked_text
 from oomdoc.settings import Settings
 
 _MAX_CALLERS: Final = 50_000
+_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9._-]{1,36}")
 
 
 class Buckets:
@@ -157,6 +162,8 @@ _WRONG_KEYS_PER_MINUTE: Final = 60
 _CHEAP: Final[Mapping[str, float]] = {"/v1/estimate": 0.02}
 # What is left of such a body is not read: the connection goes.
 _CLOSING: Final = frozenset({400, 401, 403, 408, 413, 421, 429, 503})
+_DRAINED_BYTES: Final = 8 << 20
+_DRAINED_S: Final = 1.0
 _SECURITY: Final[Mapping[str, str]] = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -186,14 +193,15 @@ class Guard:
         headers = Headers(scope=scope)
         identifier = _request_id(headers.get("x-request-id"))
         scope.setdefault("state", {})["request_id"] = identifier
-        watched = _Watched(send, identifier)
+        rest = _Rest(receive, headers)
+        watched = _Watched(send, identifier, rest)
         started = time.perf_counter()
         try:
-            await self._admit(scope, headers, receive, watched)
+            await self._admit(scope, headers, rest.receive, watched)
         except HTTPException as error:
             if not watched.status:
                 sent = dict(error.headers or {}) | ({"Connection": "close"} if error.status_code in _CLOSING else {})
-                await problem(error.status_code, str(error.detail), headers=sent)(scope, receive, watched)
+                await problem(error.status_code, str(error.detail), headers=sent)(scope, rest.receive, watched)
         finally:
             _account(scope, watched.status, time.perf_counter() - started, identifier)
 
@@ -288,17 +296,40 @@ def _is_upload(scope: Scope, headers: Headers) -> bool:
     return scope["path"] in _UPLOAD and headers.get("content-type", "").startswith("multipart/")
 
 
+class _Rest:
+    """What is left of a body that is refused: read for a moment, since a caller that still sends sees no answer."""
+
+    def __init__(self, receive: Receive, headers: Headers) -> None:
+        self._receive = receive
+        self._left = headers.get("expect") is None and ("content-length" in headers or "transfer-encoding" in headers)
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._left = self._left and bool(message.get("more_body"))
+        return message
+
+    async def drain(self) -> None:
+        room = _DRAINED_BYTES
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAINED_S):
+                while self._left and room > 0:
+                    room -= len((await self.receive()).get("body", b""))
+
+
 class _Watched:
     """A ``send`` that notes the status and adds the headers that every answer carries."""
 
-    def __init__(self, send: Send, identifier: str) -> None:
+    def __init__(self, send: Send, identifier: str, rest: _Rest) -> None:
         self._send = send
+        self._rest = rest
         self._identifier = identifier
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            if self.status in _CLOSING:
+                await self._rest.drain()
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self._identifier
             for name, value in _SECURITY.items():
@@ -307,8 +338,8 @@ class _Watched:
 
 
 def _request_id(given: str | None) -> str:
-    """The caller's id where it is harmless, else a new one."""
-    if given and len(given) <= 64 and all(c.isalnum() or c in "-_." for c in given):
+    """The caller's id where it is one and no credential, else a new one."""
+    if given and _IDENTIFIER.fullmatch(given) and masked_text(given) == given:
         return given
     return secrets.token_hex(8)
 

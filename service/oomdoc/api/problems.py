@@ -32,7 +32,8 @@ def problem(
     status: int, detail: str, *, where: str = "", hint: str = "", headers: dict[str, str] | None = None
 ) -> JSONResponse:
     """One problem document; ``where`` and ``hint`` are extension members. What it quotes was sent: it is masked."""
-    said = {"detail": detail, "where": where, "hint": hint}
+    given = {"detail": detail, "where": where, "hint": hint}
+    said = {name: text.encode("utf-8", "replace").decode() for name, text in given.items()}
     body: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
     body |= {name: masked_text(text) for name, text in said.items() if text or name == "detail"}
     return JSONResponse(body, status_code=status, media_type=CONTENT_TYPE, headers=headers)

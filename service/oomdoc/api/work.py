@@ -219,7 +219,7 @@ class Work:
         :raises HTTPException: 503 at once where too many wait already: a late answer helps nobody.
         :raises OomdocError: what the task refuses with.
         """
-        if self._waiting >= self.settings.max_diagnosing and not (self._pool is not None and self._pool.shed(task)):
+        if self._waiting >= self.settings.max_diagnosing and not (self._pool is not None and self._pool.shed()):
             raise HTTPException(503, "too many diagnoses are being worked out", headers={"Retry-After": "1"})
         self._waiting += 1
         try:

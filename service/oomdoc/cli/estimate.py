@@ -20,7 +20,7 @@ from oomdoc.cli.common import (
     show,
     terminal_width,
 )
-from oomkb.errors import JobError
+from oomkb.errors import InputError, JobError
 
 if TYPE_CHECKING:
     from oomdoc.evidence import Evidence
@@ -99,13 +99,12 @@ _DOCUMENTS: Final = (".yaml", ".yml", ".json", "")
 
 def _is_config(text: str) -> bool:
     """Whether most of a document's keys are no fields of a job: then it is some framework's configuration."""
-    import yaml
-
     from oomkb.memory.job import Job
+    from oomkb.untrusted import yaml_document
 
     try:
-        document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError):
+        document = yaml_document(text, where="the file", finite=False)
+    except InputError:
         return "--" in text
     if not isinstance(document, dict) or isinstance(document.get("job"), dict):
         return not isinstance(document, dict) and "--" in text

@@ -86,11 +86,13 @@ def _names(line: str) -> list[tuple[str, int, int, _Says]]:
         name, says = found[0], _Says.PASSWORD
         if name.lower() not in _ABROAD:
             before, behind = line[max(last, start - 60) : start], line[at : at + 40]
-            before = _RE["colour"].split(before)[-1]
+            if "\x1b" in before:
+                before = _RE["colour"].split(before)[-1]
             start -= len(before) - len(before.rstrip(_OF_NAMES))
             at += len(behind) - len(behind.lstrip(_OF_NAMES))
             name = line[start:at]
-            word = None if name[0] == "-" else _RE["word_before"].search(line, max(0, start - 20), start)
+            apart = name[0] != "-" and line[start - 1 : start] == " "
+            word = _RE["word_before"].search(line, max(0, start - 20), start) if apart else None
             if word is not None and word[1].lower() in _QUALIFIERS:
                 name = f"{word[1]}_{name}"
             says = _says(name.strip("-"))
@@ -166,7 +168,7 @@ def _is_drawn(value: str) -> bool:
 def _further_on(line: str, at: int, stop: int, says: _Says) -> Span | None:
     """What stands further on in a line that names a credential: behind "is" or a colon, or drawn at random."""
     stop = min(stop, at + 120)
-    if (said := _RE["said"].match(line, at, stop)) is not None and says is _Says.PASSWORD:
+    if says is _Says.PASSWORD and (said := _RE["said"].match(line, at, stop)) is not None:
         value = said["v"].rstrip(".,;:!?)]}，。；")
         if _is_credential(value, says, sure=False, apart=True):
             return said.start("v"), said.start("v") + len(value)

@@ -96,11 +96,11 @@ def masked_text(text: str | None) -> str | None:
 
 
 def masked_tree(value: Any, name: str = "") -> Any:
-    """Every text in a tree of plain values masked, each as what stands beside its name."""
+    """Every text in a tree of plain values masked, keys too, each value as what stands beside its name."""
     if isinstance(value, str):
         return mask(f"{name}={value}").text[len(name) + 1 :] if name else mask(value).text
     if isinstance(value, Mapping):
-        return {key: masked_tree(inner, str(key)) for key, inner in value.items()}
+        return {masked_tree(key): masked_tree(inner, str(key)) for key, inner in value.items()}
     return [masked_tree(inner, name) for inner in value] if isinstance(value, list | tuple) else value
 
 

@@ -481,6 +481,14 @@ def test_a_part_of_what_has_none_is_refused(api: TestClient, path: str, body: di
     quickly(api, path, body, {400, 422})
 
 
+def test_half_a_character_is_refused(api: TestClient) -> None:
+    quickly(api, "/v1/plan", '{"job": {"model": "Qwen/Qwen2.5-7B", "\\ud800key": 1}}', {422})
+    quickly(api, "/v1/plan", '{"job": {"model": "Qwen/Qwen2.5-7B\\ud800"}}', {422})
+    for options in ('{"gpu": "\\ud800"}', '{"env": {"\\ud800": "1"}}'):
+        answer = api.post("/v1/diagnose", files={"file": ("a.log", LOG.encode())}, data={"set": options})
+        assert answer.status_code == 422, answer.text
+
+
 @pytest.mark.parametrize("version", ["4.²", "²", "4.50.①"])
 def test_digits_that_are_no_numbers_are_no_versions(api: TestClient, version: str) -> None:
     quickly(api, "/v1/estimate", job(framework="transformers", versions={"transformers": version}), {200})

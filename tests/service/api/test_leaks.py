@@ -65,6 +65,19 @@ def test_names_and_stated_values_are_masked(api: TestClient) -> None:
         assert word not in stored(api)
 
 
+@pytest.mark.parametrize("field", ["env", "versions"])
+def test_names_of_stated_values_are_masked(api: TestClient, field: str) -> None:
+    answer = api.post("/v1/diagnose", json={"text": LOG, "set": {field: {HF: "1", "HF_HOME": "/x"}}})
+    assert answer.status_code == 200, answer.text
+    assert HF not in answer.text + stored(api)
+
+
+def test_an_id_that_is_a_credential_is_not_told_again(api: TestClient) -> None:
+    for given in (HF, KEY, "日志".encode()):
+        told = api.get("/healthz", headers={"x-request-id": given}).headers["x-request-id"]
+        assert len(told) == 16
+
+
 def test_what_people_say_is_masked(api: TestClient) -> None:
     said = {"diagnosis": "0123456789abcdef", "helpful": "no", "cause": HF, "comment": f"my password is hunter2x {KEY}"}
     assert api.post("/v1/feedback", json=said | {"comment": f"wandb login {KEY}"}).status_code == 201

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oomdoc.api.pool import CALLER, Overloaded, Pool, _Worker
+from oomdoc.api.pool import CALLER, Overloaded, Pool, _Line, _Task
 from oomdoc.api.tasks import reported
 from oomkb.errors import InputError, JobError
 
@@ -67,17 +67,42 @@ def test_a_hopeless_input_ends(endless: dict[str, Any]) -> None:
     pooled(1, 3.0, use)
 
 
-def test_where_all_are_slow_the_oldest_goes(endless: dict[str, Any]) -> None:
+async def send(pool: Pool, caller: str, task: str, arguments: dict[str, Any], blob: bytes = b"") -> Any:
+    CALLER.set(caller)
+    return await pool.run(task, arguments, blob)
+
+
+def test_slow_inputs_of_one_caller_hold_a_part_of_the_places(endless: dict[str, Any]) -> None:
     async def use(pool: Pool) -> None:
-        stuck = [asyncio.ensure_future(pool.run("diagnosis", endless)) for _ in range(8)]
-        while len([worker for worker in pool._busy if worker.slow]) < pool._max:
+        stuck = [asyncio.ensure_future(send(pool, "a", "diagnosis", endless)) for _ in range(8)]
+        while pool._aside_of("a") < 2 or len([line for line in pool._lines if line == ("a", "large")]) < 1:
             await asyncio.sleep(0.05)
-        waiting = [asyncio.ensure_future(pool.run("estimate", {}, JOB)) for _ in range(4)]
-        done = await asyncio.gather(*waiting)
-        assert all(outcome[1] for outcome in done)
-        assert not all(task.done() for task in stuck)
-        ended = next(iter((await asyncio.wait(stuck, return_when=asyncio.FIRST_COMPLETED))[0]))
-        assert isinstance(ended.exception(), Overloaded)
+        for _ in range(4):
+            assert (await send(pool, "b", "estimate", {}, JOB))[1]
+            assert pool._aside_of("a") <= 3
+        while sum(map(len, pool._lines.values())) < 6:
+            await asyncio.sleep(0.05)
+        assert len(pool._running) == pool._aside_of("a") == 2
+        assert not any(task.done() for task in stuck)
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)
+        assert not pool._running
+
+    pooled(1, HANG_S, use)
+
+
+def test_who_comes_last_gets_a_place_of_who_has_most(endless: dict[str, Any]) -> None:
+    """Nobody is refused: the newest of a caller with several begins anew when there is room."""
+
+    async def use(pool: Pool) -> None:
+        callers = ["a", "a", "b", "c", "d"]
+        stuck = [asyncio.ensure_future(send(pool, caller, "diagnosis", endless)) for caller in callers]
+        await asyncio.sleep(0)
+        while {task.caller for task in pool._running} != {"a", "b", "c", "d"}:
+            await asyncio.sleep(0.05)
+        assert (await send(pool, "e", "estimate", {}, JOB))[1]
+        assert not any(task.done() for task in stuck)
         for task in stuck:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
@@ -85,23 +110,51 @@ def test_where_all_are_slow_the_oldest_goes(endless: dict[str, Any]) -> None:
     pooled(1, HANG_S, use)
 
 
-def test_who_waits_too_long_is_told_and_takes_no_worker_away() -> None:
-    """Also where a worker comes free in the very moment that waiting for one ends."""
+def test_what_is_large_takes_no_usual_place(tmp_path: Path) -> None:
+    large = tmp_path / "x.log"
+    large.write_bytes(b"CUDA out of memory\n" * 10_000)
 
     async def use(pool: Pool) -> None:
-        taken = await pool._acquired()
-        pool._size = pool._max = 1
+        files = {"files": [["x.log", str(large)]], "fields": {}, "limit_bytes": 1 << 20}
+        reading = asyncio.ensure_future(send(pool, "a", "diagnosis", files))
+        await asyncio.sleep(0)
+        assert [task.slow for task in pool._running] == [True]
+        assert reported(await send(pool, "a", "estimate", {}, JOB))[1]
+        assert not reading.done()
+        assert reported(await reading)[1]
+
+    pooled(1, HANG_S, use)
+
+
+def leave(pool: Pool, task: _Task) -> None:
+    pool._running.discard(task)
+    pool._call()
+
+
+async def placed(pool: Pool, line: _Line, order: list[Any], name: Any) -> None:
+    task = await pool._placed(line)
+    order.append(name)
+    await asyncio.sleep(0)
+    leave(pool, task)
+
+
+def test_who_waits_too_long_is_told_and_takes_no_place_away() -> None:
+    """Also where one comes free in the very moment that waiting for it ends."""
+
+    async def use(pool: Pool) -> None:
+        taken = await pool._placed(("", ""))
         for _ in range(3):
             with pytest.raises(Overloaded):
                 await pool.run("estimate", {}, JOB)
-            waiting = asyncio.ensure_future(pool._another(""))
+            waiting = asyncio.ensure_future(pool._placed(("", "")))
             await asyncio.sleep(0)
-            pool._release(taken, spent=False)
+            leave(pool, taken)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            taken = await pool._acquired()
-        pool._release(taken, spent=False)
+            taken = await pool._placed(("", ""))
+        leave(pool, taken)
+        assert not pool._running
 
     pooled(1, 0.2, use)
 
@@ -110,71 +163,71 @@ def test_where_tasks_wait_for_long_the_newest_and_the_oldest_go_in_turn() -> Non
     """Who sent many at once waits for them; who asks once does not, and nobody waits until it gives up."""
 
     async def use(pool: Pool) -> None:
-        taken = await pool._acquired()
-        pool._size = pool._max = 1
+        taken = await pool._placed(("", ""))
         order: list[int] = []
-
-        async def one(number: int) -> None:
-            worker = await pool._acquired()
-            order.append(number)
-            pool._release(worker, spent=False)
-
         tasks = []
         for number in range(4):
-            tasks.append(asyncio.ensure_future(one(number)))
+            tasks.append(asyncio.ensure_future(placed(pool, ("", ""), order, number)))
             await asyncio.sleep(0)
         age(pool)
-        pool._release(taken, spent=False)
+        leave(pool, taken)
         await asyncio.gather(*tasks)
         assert order == [3, 0, 1, 2]  # nobody has waited for long any more
 
     pooled(1, HANG_S, use)
 
 
-def test_where_too_many_wait_the_oldest_is_given_up() -> None:
+def test_where_too_many_wait_the_oldest_of_who_has_most_is_given_up() -> None:
     async def use(pool: Pool) -> None:
-        taken = await pool._acquired()
-        pool._size = pool._max = 1
-        waiting = [asyncio.ensure_future(pool._acquired(" ")) for _ in range(3)]
+        taken = await pool._placed(("a", "plan"))
+        many = [asyncio.ensure_future(pool._placed(("a", "plan"))) for _ in range(3)]
         await asyncio.sleep(0)
-        assert not pool.shed("")
+        CALLER.set("a")
+        assert not pool.shed()  # its own, and not stale
         age(pool)
-        assert pool.shed("")
-        with pytest.raises(Overloaded, match="for other"):
-            await waiting[0]
-        pool._release(taken, spent=False)
-        assert await waiting[1] is taken
-        waiting[2].cancel()
+        assert pool.shed()
+        CALLER.set("b")
+        assert pool.shed()
+        for waiting in many[:2]:
+            with pytest.raises(Overloaded, match="for other"):
+                await waiting
+        leave(pool, taken)
+        leave(pool, await many[2])
+
+    pooled(1, HANG_S, use)
+
+
+def test_what_is_large_is_given_up_before_what_is_not() -> None:
+    async def use(pool: Pool) -> None:
+        taken = await pool._placed(("a", "plan"))
+        pool._aside = 0
+        large = asyncio.ensure_future(pool._placed(("b", "large")))
+        small = [asyncio.ensure_future(pool._placed(("a", "plan"))) for _ in range(3)]
+        await asyncio.sleep(0)
+        CALLER.set("c")
+        assert pool.shed()
+        with pytest.raises(Overloaded):
+            await large
+        leave(pool, taken)
+        for waiting in small:
+            leave(pool, await waiting)
 
     pooled(1, HANG_S, use)
 
 
 def test_a_long_line_delays_no_other_line() -> None:
     async def use(pool: Pool) -> None:
-        taken = await pool._acquired("a plan")
-        pool._size = pool._max = 1
+        taken = await pool._placed(("a", "plan"))
         order: list[str] = []
-
-        async def one(line: str) -> None:
-            worker = await pool._acquired(line)
-            order.append(line)
-            await asyncio.sleep(0)
-            pool._release(worker, spent=False)
-
-        lines = ["a plan"] * 5 + ["b plan", "a search"]
-        tasks = [asyncio.ensure_future(one(line)) for line in lines]
+        lines = [("a", "plan")] * 4 + [("b", "plan"), ("a", "search")]
+        tasks = [asyncio.ensure_future(placed(pool, line, order, " ".join(line))) for line in lines]
         await asyncio.sleep(0)
-        CALLER.set("b")
-        assert pool.shed("plan")
-        busy = _Worker(-1, taken.reader, taken.writer)
-        busy.line = "a plan"
-        pool._busy.add(busy)
-        pool._release(taken, spent=False)
-        done = await asyncio.gather(*tasks, return_exceptions=True)
-        pool._busy.discard(busy)
-        assert isinstance(done[0], Overloaded)
-        assert order[:2] == ["b plan", "a search"]
-        assert order[2:] == ["a plan"] * 4
+        pool._running.add(busy := _Task("a", large=True))
+        leave(pool, taken)
+        await asyncio.gather(*tasks)
+        pool._running.discard(busy)
+        assert order[0] == "b plan"
+        assert order[-1] == "a search"  # of one caller who came first
 
     pooled(1, HANG_S, use)
 
@@ -186,9 +239,10 @@ def test_a_busy_machine_makes_no_task_slow(monkeypatch: pytest.MonkeyPatch) -> N
         os.kill(pool._idle[0].pid, signal.SIGSTOP)
         waiting = asyncio.ensure_future(pool.run("estimate", {}, JOB))
         await asyncio.sleep(1)
-        [worker] = pool._busy
-        assert not worker.slow
-        os.kill(worker.pid, signal.SIGCONT)
+        [task] = pool._running
+        assert not task.slow
+        assert task.worker is not None
+        os.kill(task.worker.pid, signal.SIGCONT)
         assert reported(await waiting)[1]
 
     monkeypatch.setattr("oomdoc.api.pool._IDLE_SHARE", 0.0)

@@ -113,6 +113,12 @@ def test_a_body_that_is_too_large_is_cut_off(patient: str) -> None:
     assert httpx.get(f"{patient}/healthz").status_code == 200
 
 
+def test_who_sends_too_much_still_reads_why(patient: str) -> None:
+    for path in ("/v1/diagnose", "/v1/search"):
+        answer = httpx.post(f"{patient}{path}", content=b"x" * (6 << 20), headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+
+
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """A server as it is started, with worker processes."""

@@ -12,11 +12,12 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.wordlist import word_set
 from oomkb.catalog.model_text import quant_hint
-from oomkb.errors import JobError
+from oomkb.errors import InputError, JobError
 from oomkb.frameworks import ENGINES, complete, has, supports
 from oomkb.frameworks.circumstances import NAMED
 from oomkb.memory.job import Job
 from oomkb.memory.setting import WITHOUT_LOGITS
+from oomkb.untrusted import look_through
 
 _ENGINE: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 
@@ -158,7 +159,7 @@ def breaks(before: str, after: str, form: str | None) -> bool:
 def _parses(text: str, form: str) -> bool:
     try:
         _PARSERS[form](text)
-    except (ValueError, SyntaxError, RecursionError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return False
     return True
 
@@ -166,9 +167,11 @@ def _parses(text: str, form: str) -> bool:
 def _compose(text: str) -> None:
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        list(yaml.compose_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-    except yaml.YAMLError as error:
+        look_through(text, loader, "the file")
+        list(yaml.compose_all(text, loader))
+    except (yaml.YAMLError, InputError) as error:
         raise ValueError("not YAML") from error
 
 
