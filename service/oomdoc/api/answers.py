@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from oomkb.dataclass import dataclass
 
-_MAX_BYTES: Final = 256 << 20
+_MAX_BYTES: Final = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)

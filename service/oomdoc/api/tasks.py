@@ -25,6 +25,8 @@ _UNPACKED_BYTES: Final = 64 << 20
 """Logs pack to a tenth or a thirtieth: what unpacks to more than this and a hundred times its size is none."""
 _MAX_CONFIGS: Final = 256
 """Files beside a text: reading one asks for all others that it may take in."""
+_CONFIG_CHARS: Final = 2_000_000
+"""Of all of them: reading more takes longer than the deadline."""
 
 
 class TaskFailed(Exception):
@@ -94,6 +96,8 @@ def _request(arguments: dict[str, Any], raw: bytes) -> _Request:
     body = read_body(DiagnoseBody, raw)
     if len(body.configs) > _MAX_CONFIGS:
         raise JobError(f"more than {_MAX_CONFIGS} files", where="body.configs", hint="send those that matter")
+    if sum(map(len, body.configs.values())) > _CONFIG_CHARS:
+        raise JobError(f"more than {_CONFIG_CHARS:,} characters", where="body.configs", hint="send those that matter")
     sources = [Source("input", body.text), *(Source(name, text) for name, text in body.configs.items())]
     return _Request(sources, body.set, body.lang, body.plans, body.keep, body.language_model)
 

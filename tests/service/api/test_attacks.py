@@ -481,6 +481,11 @@ def test_a_part_of_what_has_none_is_refused(api: TestClient, path: str, body: di
     quickly(api, path, body, {400, 422})
 
 
+def test_more_files_than_can_be_read_in_time_are_refused_at_once(api: TestClient) -> None:
+    configs = {f"{n}.yaml": "".join(f"k{m}: {m}\n" for m in range(3_000)) for n in range(256)}
+    assert "characters" in quickly(api, "/v1/diagnose", {"text": LOG, "configs": configs}, {422}).json()["detail"]
+
+
 def test_half_a_character_is_refused(api: TestClient) -> None:
     quickly(api, "/v1/plan", '{"job": {"model": "Qwen/Qwen2.5-7B", "\\ud800key": 1}}', {422})
     quickly(api, "/v1/plan", '{"job": {"model": "Qwen/Qwen2.5-7B\\ud800"}}', {422})

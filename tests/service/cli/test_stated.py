@@ -72,3 +72,12 @@ def test_values_are_read(given: dict[str, object], read: dict[str, object]) -> N
 def test_values_are_refused(given: object) -> None:
     with pytest.raises(JobError):
         stated_fields(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["[" * 30_000, "a: " + "{b: " * 30_000, "micro_batch: 4\nx: " + "[" * 30_000])
+def test_brackets_do_not_end_the_process(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "deep.yaml"
+    file.write_text(text, encoding="utf-8")
+    assert "nested more than" in run("estimate", str(file))[1]
+    for words in (("plan",), ("check",), ("fix", "--set", "micro_batch=1")):
+        assert run(words[0], str(file), *words[1:])[0] in (0, 1, 2, 3)
