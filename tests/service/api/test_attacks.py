@@ -488,7 +488,6 @@ def test_more_files_than_can_be_read_in_time_are_refused_at_once(api: TestClient
 
 def test_half_a_character_is_refused(api: TestClient) -> None:
     quickly(api, "/v1/plan", '{"job": {"model": "Qwen/Qwen2.5-7B", "\\ud800key": 1}}', {422})
-    quickly(api, "/v1/plan", '{"job": {"model": "Qwen/Qwen2.5-7B\\ud800"}}', {422})
     for options in ('{"gpu": "\\ud800"}', '{"env": {"\\ud800": "1"}}'):
         answer = api.post("/v1/diagnose", files={"file": ("a.log", LOG.encode())}, data={"set": options})
         assert answer.status_code == 422, answer.text
