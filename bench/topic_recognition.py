@@ -135,14 +135,20 @@ def main() -> None:
 
 
 def write_vectors() -> None:
-    """The vectors of all examples, in eight bits."""
+    """The vectors of all examples, and of the texts that are about no topic, in eight bits."""
     texts = list(dict.fromkeys(text for t in topics().values() for _, text in reading.parts_of(t)[0]))
     texts.sort(key=reading.mark_of)
-    vectors = reading._encoded(texts)
-    whole = np.round(127 * vectors / np.abs(vectors).max(axis=1, keepdims=True)).astype(np.int8)
+    others = list(dict.fromkeys(part for line in about_nothing() for part in reading.parts_in(line)[:2]))
     marks = np.array([reading.mark_of(text) for text in texts], dtype=np.uint64)
-    np.savez_compressed(reading._VECTORS, marks=marks, vectors=whole, encoder=np.array(encoder().key))
+    vectors = {"vectors": in_eight_bits(texts), "others": in_eight_bits(others)}
+    np.savez_compressed(reading._VECTORS, marks=marks, encoder=np.array(encoder().key), **vectors)
     print(f"{reading._VECTORS.name}: {len(texts)} vectors, {reading._VECTORS.stat().st_size:,} bytes")
+
+
+def in_eight_bits(texts: list[str]) -> np.ndarray:
+    """int8 (texts, width)."""
+    vectors = reading._encoded(texts)
+    return np.round(127 * vectors / np.abs(vectors).max(axis=1, keepdims=True)).astype(np.int8)
 
 
 def judge(path: Path, *, misses: bool) -> None:

@@ -205,7 +205,7 @@ def _grid(name: str, job: Job, rows: Sequence[_Row], columns: Sequence[_Row]) ->
 def _together(row: Mapping[str, Any], column: Mapping[str, Any]) -> dict[str, Any]:
     """DeepSpeed leaves 4-bit weights whole on every card: they are sharded by FSDP."""
     both = {**row, **column}
-    whole = both.get("method") == "qlora" and str(both.get("sharding", "")).startswith("zero")
+    whole = both.get("method") == "qlora" and both.get("sharding") == "zero3"
     return {**both, "sharding": "fsdp"} if whole else both
 
 

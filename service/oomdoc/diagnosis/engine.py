@@ -5,19 +5,19 @@ A stage that cannot work with what there is says so in ``warnings`` and the rest
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, unsupported
-from oomdoc.diagnosis.answering import decisive, sizes_with
+from oomdoc.diagnosis.answering import sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
-from oomdoc.diagnosis.comparing import Plain, grid_for
+from oomdoc.diagnosis.comparing import grid_for
 from oomdoc.diagnosis.eval_logits import kept_logits
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others
-from oomdoc.diagnosis.forms import compared, machines_of, needed_of, price_form, verdict_on
+from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.judging import causes_in, judged
 from oomdoc.diagnosis.own_figures import sees_figures
@@ -34,8 +34,8 @@ from oomdoc.diagnosis.planned import (
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch
-from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.supposed_runs import answers_to
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.verdict import other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import (
@@ -47,7 +47,7 @@ from oomdoc.diagnosis.view import (
     split_by_layers,
     usual_precision,
 )
-from oomdoc.evidence import Evidence, Message, Supposed, problem_of, say
+from oomdoc.evidence import Evidence, Message, problem_of, say
 from oomdoc.intake.asked import asked_beside, asked_of
 from oomdoc.intake.configs import to_job
 from oomdoc.intake.digest import query_of
@@ -56,58 +56,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced, device_of, price
 from oomkb.records.case import Case
 from oomkb.records.loader import cached_cases
-
-_FIELDS: Final = (
-    *("gpus", "nodes", "gpu", "capacity_gib", "model", "params_b", "method", "quant", "param_dtype", "sharding"),
-    *("offload", "tp", "pp", "micro_batch", "grad_accum", "seq_len", "grad_ckpt", "attention", "optimizer", "lora.r"),
-    *("packing", "fused_ce", "serving.max_model_len", "serving.kv_dtype", "serving.gpu_memory_utilization"),
-)
-"""What another form of a run may have."""
-_MAX_ANSWERS: Final = 2
-
-
-def answers_to(evidence: Evidence, job: Job) -> Iterator[Message]:
-    """Yes or no and the figure, for each question that supposes a run of known size.
-
-    :param job: the failed run, with what its figures imply.
-    """
-    for asked in evidence.supposed[:_MAX_ANSWERS]:
-        changed = _changed(asked, job)
-        if not changed:
-            continue
-        other = job.with_fields(changed)
-        try:
-            priced = price(other)
-        except (OomdocError, *ARITHMETIC_ERRORS):
-            continue
-        yield say("answer.supposed", answer=decisive(Plain(other, priced.job, priced.estimate, careful=False)))
-        if assumed := list(assumed_of(priced.job)):
-            yield say("answer.assumed", assumed=assumed)
-        yield from _with_checkpointing(other, priced)
-
-
-def _with_checkpointing(job: Job, priced: Priced) -> Iterator[Message]:
-    """That it would fit with gradient checkpointing, where nobody says whether that is on."""
-    if "grad_ckpt" not in priced.job.assumed or priced.job.grad_ckpt or verdict_on(priced.estimate) == "fits":
-        return
-    with_it = price_form(job, {"grad_ckpt": True}, careful=False)
-    if with_it is not None and verdict_on(with_it.estimate) == "fits":
-        yield say("answer.supposed-checkpointing", needed_bytes=needed_of(with_it.estimate))
-
-
-def _changed(asked: Supposed, job: Job) -> dict[str, Any]:
-    """The fields in which the supposed run differs from the failed one."""
-    stated = to_job(asked.facts, job.framework, job.versions)
-    named = {**asked.settings, **{name: stated.get(name) for name in _FIELDS if stated.get(name) is not None}}
-    changed = {
-        n: v for n, v in named.items() if n in _FIELDS and v != job.get(n) and (n != "params_b" or "model" in named)
-    }
-    if "gpu" in changed and "capacity_gib" not in named:
-        changed["capacity_gib"] = None
-    if "gpus" in changed:
-        changed |= {"world": None, "dp": None, "nodes": changed.get("nodes"), **machines_of(changed["gpus"])}
-    return changed
-
 
 _NO_PRICE: Final = "diagnosis.no-price"
 _MATCHES: Final = 5
@@ -155,7 +103,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
         answers=(
-            *answers_to(evidence, stated),
+            *answers_to(evidence, stated, verdict),
             *beside_failure(view),
             *rooms(view),
             *kept_logits(view),
@@ -300,7 +248,6 @@ _COMPLETED_BY_ITS_TEXT: Final = (
 
 
 def _job(evidence: Evidence, warnings: list[Message]) -> Job:
-    from oomdoc.intake.configs import to_job
 
     try:
         return to_job(evidence.facts, evidence.framework, evidence.versions)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.statements.causes import words_of
+from oomkb.catalog import models
 from oomkb.errors import OomdocError
 from oomkb.kept import lazy
 from oomkb.tables import read_toml
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 0.4
 """Probability from which a topic is shown."""
+_BEYOND_OTHERS: Final = 0.97
+"""Probability from which a topic stands, however near a text about no topic is."""
 NEAR: Final = 0.06
 """Probability from which a topic that is not shown is named as near."""
 LIKENESSES: Final = (
@@ -54,6 +57,7 @@ _READ: Final = 1500
 _WHOLE: Final = 400
 _SHORT: Final = 8
 """Characters of the shortest clause that may ask something; of an English sentence three times as many."""
+_MIN_WORDS_OF_CLAIM: Final = 5
 _MAX_PARTS: Final = 12
 _QUESTION_MARKS: Final = frozenset("?？")
 _PAUSES: Final = str.maketrans(dict.fromkeys("，；：（）,;", "\n"))
@@ -119,6 +123,10 @@ class Recogniser:
         best = np.ascontiguousarray(of_topics[:, :-4:-1])
         best[np.isneginf(best)] = 0.0
         return best[:, 0], best.mean(axis=1)
+
+    def nearest(self, vector: np.ndarray[Any, Any]) -> Mapping[str, float]:
+        """Topic -> likeness of its nearest example by sentence vectors."""
+        return dict(zip(self.ids, self._best(self._vectors @ vector)[0].tolist(), strict=True))
 
     def probabilities(self, question: str) -> dict[str, float]:
         """Topic -> probability that it is what the question is about, highest first; the rest is that of none."""
@@ -246,6 +254,19 @@ def _kept_vectors() -> Mapping[int, np.ndarray[Any, Any]]:
 
 
 @cache
+def _vectors_of_others() -> np.ndarray[Any, Any]:
+    """float32 (texts, width): the vectors of texts about no topic; none of another encoder's."""
+    import numpy as np
+
+    from oomkb.retrieval.embed import encoder
+
+    with np.load(_VECTORS, allow_pickle=False) as found:
+        same = "others" in found and str(found["encoder"]) == encoder().key
+        vectors = found["others"].astype(np.float32) if same else np.zeros((0, 1), dtype=np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+
+
+@cache
 def _weights() -> Mapping[str, tuple[np.ndarray[Any, Any], float, frozenset[str]]]:
     """Language -> weight of each likeness, the score that "no topic" has, and the likenesses that weigh nothing."""
     import numpy as np
@@ -278,23 +299,48 @@ def is_chinese(text: str) -> bool:
     return any("一" <= character <= "鿿" for character in text)
 
 
+def _unnamed(text: str) -> str:
+    """The text with models' names as a plain word: which model a run has says nothing of what is asked."""
+    for found in sorted(models.find_all(text), key=lambda m: -m.start):
+        if found.named:
+            text = f"{text[: found.start]}{'模型' if is_chinese(text) else 'the model'}{text[found.end :]}"
+    return text
+
+
 def parts_in(prose: str) -> list[str]:
     """What of a text may be a question about a concept: all of it where it is short, its sentences, Chinese clauses."""
-    plain = " ".join(prose[:_READ].split())
+    plain = _unnamed(" ".join(prose[:_READ].split()))
     sentences = [line.strip() for line in plain.replace(". ", ".\n").translate(_ENDS).splitlines()]
     clauses = [
         clause.strip() for line in sentences if is_chinese(line) for clause in line.translate(_PAUSES).split("\n")
     ]
     parts = [plain] if len(plain) <= _WHOLE else []
-    parts += [line for line in sentences if len(line) >= (_SHORT if is_chinese(line) else 3 * _SHORT)]
+    parts += [line for line in sentences if _may_ask(line)]
     parts += [clause for clause in clauses if len(clause) >= _SHORT]
     return list(dict.fromkeys(parts))[-_MAX_PARTS:] or [plain] * bool(plain)
 
 
+def _may_ask(sentence: str) -> bool:
+    """Whether a sentence is long enough to be a question, or a claim to be checked."""
+    if is_chinese(sentence):
+        return len(sentence) >= _SHORT
+    return len(sentence) >= 3 * _SHORT and ("?" in sentence or sentence.count(" ") >= _MIN_WORDS_OF_CLAIM)
+
+
 @lru_cache(maxsize=512)
 def _near(part: str) -> tuple[tuple[str, float], ...]:
-    """The topics of a part that are not ruled out: of a text, of its words and of its questions alone it is one."""
-    return tuple(takewhile(lambda pair: pair[1] >= NEAR, _shipped().probabilities(part).items()))
+    """The topics of a part that are not ruled out: of a text, of its words and of its questions alone it is one.
+
+    One that is not sure is ruled out where a text about no topic is nearer than all its examples.
+    """
+    found = list(takewhile(lambda pair: pair[1] >= NEAR, _shipped().probabilities(part).items()))
+    if not found or found[0][1] >= _BEYOND_OTHERS or not len(others := _vectors_of_others()):
+        return tuple(found)
+    from oomkb.retrieval.views import embedded, plain_words
+
+    vector = embedded(plain_words(part)[:_CHARS])
+    nearest, examples = float((others @ vector).max()), _shipped().nearest(vector)
+    return tuple((name, share) for name, share in found if share >= _BEYOND_OTHERS or examples[name] >= nearest)
 
 
 def topics_in(prose: str) -> Mapping[str, float]:
