@@ -281,11 +281,26 @@ _MANY_PATCHES: Final = 8192
 
 def _requested_tensor(view: View) -> Iterator[Account]:
     """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
-    if view.failure is None or view.phase == "eval" or view.shape is None:
+    if view.failure is None or view.phase == "eval" or view.shape is None or _is_last_straw(view):
         return  # of a model that nobody names a size is a hint: some vocabulary times some batch fits most of them
     for cause, (probability, tensor) in requested_tensors(view).items():
         if cause in CAUSES and cause not in _MARGINAL and probability >= _SAME_TENSOR:
             yield Account(cause, size_matches(tensor), view.failure.signal.span)
+
+
+def _is_last_straw(view: View) -> bool:
+    """Whether states fill the card by themselves, and what was asked for beside them is little: either explains it."""
+    wanted, held, capacity = (view.bytes_of(n) for n in ("requested", "allocated", "capacity"))
+    states = view.state_bytes
+    if not wanted or not held or not capacity or not states or not view.training:
+        return False
+    fills = _MOST_OF_HELD * held <= states <= held and states + wanted >= _MOST_OF_HELD * capacity
+    return fills and wanted <= _LITTLE * capacity
+
+
+_MOST_OF_HELD: Final = 0.8
+_LITTLE: Final = 0.05
+"""Share of a card below which a request is not what fills it."""
 
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (

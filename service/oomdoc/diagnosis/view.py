@@ -217,10 +217,11 @@ class View:
         """``requested``, ``capacity``, ``allocated``, ``reserved``, ``free``, ``process`` ... of the failure."""
         failure = self.failure
         value = getattr(failure, f"{name}_bytes", None) if failure is not None else None
-        if value is None and name == "capacity":
-            stated = self.evidence.value("capacity_gib")
+        if value is None and name in _TOLD:
+            stated = self.evidence.value(f"{name}_gib")
             if isinstance(stated, int | float) and stated:
                 return round(stated * GIB)
+        if value is None and name == "capacity":
             if self.estimate is not None and self.estimate.capacity_bytes:
                 return round(self.estimate.capacity_bytes)
             return round(self.job.capacity_gib * GIB) if self.job.capacity_gib else None
@@ -303,6 +304,8 @@ def trained_beyond(evidence: Evidence, estimate: Estimate, capacity_bytes: float
     return states if over and trained_before(evidence) else None
 
 
+_TOLD: Final = frozenset({"capacity", "allocated", "reserved"})
+"""Sizes that are those of the failure where a person tells them and the message does not."""
 _OVER: Final = 1.02
 """How far states must exceed a card before steps that went well contradict them."""
 

@@ -85,8 +85,8 @@ def _shows(pattern: Expression, text: str, low: str) -> bool:
     return pattern.may_match(low) and pattern.search(text) is not None
 
 
-def phase_of_log(lines: Sequence[str]) -> str | None:
-    """The phase of the last log line before the failure that names one."""
+def phase_of_log(lines: Sequence[str]) -> tuple[str, bool] | None:
+    """The phase of the last log line before the failure that names one, and whether it says that the phase begins."""
     last = lines[-_LAST:]
     whole = "\n".join(last).lower()
     patterns = [(phase, pattern) for phase, pattern in phase_table("log") if pattern.may_match(whole)]
@@ -94,7 +94,7 @@ def phase_of_log(lines: Sequence[str]) -> str | None:
         low = text.lower()
         for phase, pattern in patterns:
             if _shows(pattern, text, low):
-                return phase
+                return phase, _RE["begins"].search(text) is not None
     return None
 
 
@@ -112,7 +112,7 @@ def phase_of_prose(text: str, *, engine: bool = True) -> str | None:
     for sentence in _RE["sentence"].split(text[:_MAX_TEXT]):
         if sentence is None:
             continue
-        for weight, phase in _of_sentence(sentence[:600]):
+        for weight, phase in _of_sentence(_RE["arguments"].sub("()", sentence[:600])):
             if (engine or phase != "engine-init") and (best is None or weight > best[0]):
                 best = (weight, phase)
     return best[1] if best is not None and best[0] >= _LEAST else None
@@ -206,6 +206,10 @@ OF_STATEMENT: Final[Mapping[str, str]] = {
 _GUESSED, _UNKNOWN = 0.45, 0.2
 """Confidence of a phase that only circumstances suggest (an engine, the last phase logged, a program's name): of those
 two in five are wrong, so it is a hint and never stated."""
+_FETCHES: Final = frozenset({"access-denied", "download-failed"})
+"""Failures that a model's files meet before they are read."""
+_BEGUN: Final = 0.75
+"""Of a phase whose beginning is the last thing that a program logged of its memory: DeepSpeed's ``Before ...``."""
 _REACH: Final = 150
 """Lines between a frame and the message that ends its traceback."""
 _BETWEEN_FRAMES: Final = 12
@@ -285,9 +289,12 @@ def phase_fact(
     if stated is not None:
         return Fact("phase", stated, span, "prose", 0.75)
     logged = _logged(lines, kinds, root)
-    if logged is not None and (logged != "engine-init" or objective in (None, "inference")):
-        return Fact("phase", logged, span, "log", _GUESSED)
-    if failure is not None and _refused(failure):
+    if logged is not None and logged[1]:
+        return Fact("phase", logged[0], span, "log", _BEGUN)
+    if logged is not None and (logged[0] != "engine-init" or objective in (None, "inference")):
+        return Fact("phase", logged[0], span, "log", _GUESSED)
+    fetches = failure is not None and failure.signal.name in _FETCHES
+    if failure is not None and (fetches or _refused(failure)):
         return Fact("phase", "load", span, "log", 0.55)
     if is_partition(facts):
         return Fact("phase", "optimizer-init", span, "log", 0.6)
@@ -331,7 +338,9 @@ class _Engine:
         return "generate"
 
 
-def _logged(lines: Sequence[Line], kinds: Sequence[Kind], root: tuple[int, Failure] | None) -> str | None:
+def _logged(
+    lines: Sequence[Line], kinds: Sequence[Kind], root: tuple[int, Failure] | None
+) -> tuple[str, bool] | None:
     """The phase that was logged last before the failure; of a report that begins with its message, after it."""
     at = root[0] if root is not None else len(lines)
     logged = [line.text for line, kind in zip(lines[:at], kinds[:at], strict=True) if kind in ("log", "prose")]

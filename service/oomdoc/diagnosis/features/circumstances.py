@@ -16,6 +16,7 @@ from oomkb.memory.setting import PREFERENCE
 _GENERIC_PHASES: Final = frozenset({"unknown", ""})
 _REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
 _QUOTE_CHARACTERS: Final = 90
+_LENGTH_ENDS: Final = {"to-2k": 2049, "to-8k": 8193, "to-32k": 32769, "above-32k": inf}
 _SIZE_ENDS: Final = {"below-1b": 1e9, "1b-4b": 4e9, "4b-9b": 9.5e9, "9b-22b": 22e9, "22b-80b": 80e9, "above-80b": inf}
 
 
@@ -145,6 +146,9 @@ def _settings(view: View) -> Iterator[Feature]:
         yield Feature(f"sharding:{sharding}")
     for part in view.stated("offload") or ():
         yield Feature(f"offload:{part}")
+    length = view.stated("seq_len")
+    if view.training:
+        yield Feature(f"length:{bucket(length, _LENGTH_ENDS) if length else 'unknown'}")
     if view.training and view.stated("grad_ckpt") is not None:
         yield Feature(f"checkpointing:{'on' if job.grad_ckpt else 'off'}")
     if view.stated("attention") is not None:

@@ -230,9 +230,9 @@ def _by_mpi(entries: list[Entry], *, started: bool) -> Iterator[Reading]:
 
 
 def _slots(value: Any, between: str) -> list[int]:
-    """The cards of each machine in a list of them; one where none are named."""
+    """The cards of each machine in a list of them, counted for MPI and named by DeepSpeed; one where none are told."""
     parts = [part.partition(":")[2] for part in str(value).split(between)[:64] if part.strip()]
-    return [int(slots) if slots.isdecimal() else visible_gpus(slots) or 1 for slots in parts]
+    return [int(slots) if between == "," and slots.isdecimal() else visible_gpus(slots) or 1 for slots in parts]
 
 
 def _of_pods(entries: list[Entry]) -> Iterator[Reading]:

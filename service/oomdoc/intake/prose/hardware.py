@@ -158,7 +158,7 @@ def _card(
 def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
     """How many of the card whose name stands there, and how sure that is."""
     before, after = text[max(0, start - 60) : start], text[end : end + 40]
-    behind = _RE["after"].match(after) or _RE["after"].search(text[max(start, end - 4) : end + 8])
+    behind = _RE["after"].match(after) or _RE["after"].search(text, max(start, end - 4), end + 8)
     if behind is not None and behind["cards"] in ("单", "一"):
         behind = None
     if (found := _RE["before"].search(before)) is not None:
