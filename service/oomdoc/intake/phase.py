@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -78,7 +79,10 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
         if phase == "generate" and moved:
             continue  # a function of that name that puts the model on the card first
         return phase
-    return "load" if moved else innermost
+    if moved:
+        return "load"
+    whole, asked = (any(map(_shows, repeat(inner[name]), texts, lows)) for name in ("unsharded", "summoned"))
+    return "save" if whole and not asked else innermost
 
 
 def _shows(pattern: Expression, text: str, low: str) -> bool:

@@ -262,9 +262,10 @@ def _evidence(
 
 
 def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:
-    """What fails while it generates, and is no trainer's, is inference."""
+    """What fails while it generates or an engine starts, and is no trainer's, is inference."""
     runs = framework in (None, PLAIN) or framework in ENGINES
-    if facts["phase"].value == "generate" and runs and facts.keys().isdisjoint(_OF_TRAINING):
+    served = facts["phase"].value == "generate" or (facts["phase"].value == "engine-init" and framework in ENGINES)
+    if served and runs and facts.keys().isdisjoint(_OF_TRAINING):
         facts["objective"] = replace(facts["phase"], name="objective", value="inference")
 
 

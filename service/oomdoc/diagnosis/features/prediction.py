@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -10,11 +11,15 @@ from oomdoc.diagnosis.features.sizes import bucket
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import say
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
+from oomkb.pricing import price
 
 _FULLNESS_ENDS: Final = {"far-below": 0.5, "below": 0.85, "near": 1.0, "above": 1.5, "far-above": 4.0, "beyond": inf}
 _WEIGHTS_ENDS: Final = {"few": 0.2, "part": 0.5, "most": 0.8, "nearly-all": 1.0, "exceed": inf}
 _STATES_ENDS: Final = {"few": 0.25, "part": 0.5, "most": 0.85, "nearly-all": 1.0, "exceed": inf}
 _LEAST_SHARE: Final = 0.15
+_MANY_CARDS: Final = 3.0
+"""Cards' memory from which it is no run that somebody starts."""
 _ROOM, _FULL = 0.75, 0.95
 """Fullness below which the peak's composition decides nothing, and from which it decides all."""
 _WIDEST_BYTES: Final = 4
@@ -71,6 +76,7 @@ def _without_estimate(view: View, capacity: int | None) -> Iterator[Feature]:
 
 def _shares(view: View) -> Iterator[Feature]:
     """Each cause's part of the predicted peak, as far as the job is predicted not to fit."""
+    view = _recomputed(view)
     failure, fullness, estimate = view.failure, view.fullness, view.estimate
     if estimate is None or (failure is not None and failure.kind != "device"):
         return
@@ -85,6 +91,17 @@ def _shares(view: View) -> Iterator[Feature]:
                 phase=estimate.peak_phase,
             )
             yield Feature(f"share:{cause}", min(value, 1.0), message)
+
+
+def _recomputed(view: View) -> View:
+    """With layers recomputed where nobody says whether they are and the run would need many cards' memory without."""
+    if "grad_ckpt" not in view.job.assumed or view.job.grad_ckpt or (view.fullness or 0) < _MANY_CARDS:
+        return view
+    try:
+        priced = price(view.job.with_fields({"grad_ckpt": True}))
+    except (OomdocError, *ARITHMETIC_ERRORS):
+        return view
+    return replace(view, job=priced.job, estimate=priced.estimate)
 
 
 def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
