@@ -147,8 +147,8 @@ def _settings(view: View) -> Iterator[Feature]:
     for part in view.stated("offload") or ():
         yield Feature(f"offload:{part}")
     length = view.stated("seq_len")
-    if view.training:
-        yield Feature(f"length:{bucket(length, _LENGTH_ENDS) if length else 'unknown'}")
+    if view.training and length:
+        yield Feature(f"length:{bucket(length, _LENGTH_ENDS)}")
     if view.training and view.stated("grad_ckpt") is not None:
         yield Feature(f"checkpointing:{'on' if job.grad_ckpt else 'off'}")
     if view.stated("attention") is not None:
