@@ -46,7 +46,7 @@ from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomkb.frameworks import ENGINES, PLAIN, find
-from oomkb.units import to_gib
+from oomkb.units import billions, to_gib
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs import ConfigReading
@@ -145,6 +145,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     outcome = of_engine_that_runs(complaint_of(outcome, prose), signals, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     _complete_objective(kept, framework)
+    _complete_size(kept)
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
@@ -267,6 +268,26 @@ def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:
     served = facts["phase"].value == "generate" or (facts["phase"].value == "engine-init" and framework in ENGINES)
     if served and runs and facts.keys().isdisjoint(_OF_TRAINING):
         facts["objective"] = replace(facts["phase"], name="objective", value="inference")
+
+
+def _complete_size(facts: dict[str, Fact]) -> None:
+    """The parameters of a model that is named, where no size is stated: those in its name, else the catalogue's."""
+    model, known = facts.get("model"), facts.get("params_b")
+    if model is None or not model.stated or not isinstance(model.value, str) or (known is not None and known.stated):
+        return
+    size = billions(model.value)
+    if size is None and model.confidence >= _FULL_NAME and any(map(str.isdigit, model.value)):
+        from oomkb.catalog import models
+
+        entry = models.find(model.value)
+        size = round(entry.params / 1e9, 2) if entry is not None and entry.params else None
+    if size is not None:
+        facts["params_b"] = replace(model, name="params_b", value=size, confidence=_OF_NAME)
+
+
+_FULL_NAME: Final = 0.7
+"""How sure a model's name is from which it is more than that of a family."""
+_OF_NAME: Final = 0.55
 
 
 def _engine_of(failures: Sequence[Indexed]) -> str | None:

@@ -60,6 +60,10 @@ _CALLED: Final = _RE["called"]
 _SAID: Final = _RE["said"]
 
 
+_LINKED: Final = 0.55
+"""How sure the address of a model's page or file is of the model that is run."""
+
+
 def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) -> Iterator[Fact]:
     """The model that stands without a key: ``from_pretrained("x")``, ``vllm serve x``."""
     for line in candidates(_CALLED, lines, words):
@@ -130,6 +134,9 @@ def _mentioned(
     from oomkb.catalog import gpus
 
     text, span = line.text, line.span(start + 1)
+    if (hub := _RE["hub"].match(mention)) is not None and known:
+        yield Fact("model", hub["name"], span, "prose", _LINKED)
+        return
     if _role(text, start, end) or _RE["link"].search(text[max(0, start - 300) : start + 3]) or mention.startswith("//"):
         return
     minus = doubt(text, start, end)
