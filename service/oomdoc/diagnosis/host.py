@@ -78,7 +78,9 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
     # Where what is offloaded would fit, pinned blocks are what does not.
     size = estimate.host_most_bytes if estimate.host_bytes <= room < estimate.host_most_bytes else estimate.host_bytes
     offloads = bool(job.offload and size) and (size > room or phase not in ("load", "save"))
-    if offloads and (phase != "load" or size > room):  # more than the machine has is that whenever it is made
+    # More than the machine has is that whenever it is made; what goes to a disk comes after it is loaded.
+    later = phase == "load" and bool(job.nvme_offload)
+    if offloads and not later:
         yield HostNeed("offload", 1, size)
     if phase == "save" and (saved := estimate.host_phases.get("save")) is not None:
         yield HostNeed("save", 1, saved.total_bytes)
@@ -86,6 +88,8 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         return
     if job.quant in (None, "none"):
         yield from _copies(job, shape)
+    if offloads and later:
+        yield HostNeed("offload", 1, size)
 
 
 def _is_recent(job: Job) -> bool:

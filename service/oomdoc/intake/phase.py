@@ -342,9 +342,7 @@ class _Engine:
         return "generate"
 
 
-def _logged(
-    lines: Sequence[Line], kinds: Sequence[Kind], root: tuple[int, Failure] | None
-) -> tuple[str, bool] | None:
+def _logged(lines: Sequence[Line], kinds: Sequence[Kind], root: tuple[int, Failure] | None) -> tuple[str, bool] | None:
     """The phase that was logged last before the failure; of a report that begins with its message, after it."""
     at = root[0] if root is not None else len(lines)
     logged = [line.text for line, kind in zip(lines[:at], kinds[:at], strict=True) if kind in ("log", "prose")]

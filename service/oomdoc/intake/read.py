@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Evidence, Fact, Failure, Message, Outcome, Source, Span, say
+from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Message, Outcome, Source, Span, say
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
 from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
@@ -46,7 +46,7 @@ from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomkb.frameworks import ENGINES, PLAIN, find
-from oomkb.units import billions, to_gib
+from oomkb.units import billions, of_experts, to_gib
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs import ConfigReading
@@ -138,14 +138,13 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts, framework = _of_framework(
         facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
     )
-    kept, conflicts = merge(facts)
+    kept, conflicts = _merged(facts)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
     outcome = of_engine_that_runs(complaint_of(outcome, prose), signals, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     _complete_objective(kept, framework)
-    _complete_size(kept)
     failures = [
         (i, replace(f, phase=kept["phase"].value)) if root is not None and i == root[0] else (i, f) for i, f in failures
     ]
@@ -270,10 +269,19 @@ def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:
         facts["objective"] = replace(facts["phase"], name="objective", value="inference")
 
 
+def _merged(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]:
+    """One fact of each name, with what the model's name says of its size."""
+    kept, conflicts = merge(facts)
+    _complete_size(kept)
+    return kept, conflicts
+
+
 def _complete_size(facts: dict[str, Fact]) -> None:
     """The parameters of a model that is named, where no size is stated: those in its name, else the catalogue's."""
     model, known = facts.get("model"), facts.get("params_b")
     if model is None or not model.stated or not isinstance(model.value, str) or (known is not None and known.stated):
+        return
+    if of_experts(model.value):
         return
     size = billions(model.value)
     if size is None and model.confidence >= _FULL_NAME and any(map(str.isdigit, model.value)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import MappingProxyType
 
 import pytest
@@ -267,3 +268,27 @@ def test_fsdp_that_gathers_the_whole_model_lacks_its_units() -> None:
     assert "auto_wrap_policy" in str(whole["plans"][0]["changes"])
     layer = oomdoc.diagnose(text.replace("{}", "0.59")).document()
     assert "auto_wrap_policy" not in str(layer["plans"])
+
+
+@pytest.mark.parametrize(
+    ("place", "account"), [("cpu", "account.host-offload"), ("nvme", "account.host-load")], ids=["host", "disk"]
+)
+def test_what_is_offloaded_beyond_the_machine_comes_before_what_is_loaded(place: str, account: str) -> None:
+    config = {"stage": 3, **{f"offload_{part}": {"device": place} for part in ("optimizer", "param")}}
+    text = (
+        "Full fine-tune of Qwen2.5-32B with transformers on 8 x A100 80GB, the machine has 256 GB of RAM.\n"
+        f"{json.dumps({'bf16': {'enabled': True}, 'zero_optimization': config})}\n"
+        "Loading checkpoint shards:  35%|███▌      | 6/17 [00:50<01:30,  8.2s/it]\nexits with return code = -9\n"
+    )
+    first = diagnose(read_text(text), plans=False).causes[0]
+    assert (first.cause, first.why[0].key) == ("host-ram", account)
+
+
+def test_a_small_request_beside_states_that_fill_the_card_proves_nothing() -> None:
+    text = (
+        "Full fine-tuning of Qwen2.5-14B, 8 x Ascend 910B (64GB), DeepSpeed ZeRO-2, bf16, batch size 1, cutoff_len 2048\n"
+        "RuntimeError: NPU out of memory. Tried to allocate 1.16 GiB (NPU 0; 60.97 GiB total capacity; 58.20 GiB already"
+        " allocated; 780.12 MiB free; 59.50 GiB reserved in total by PyTorch)"
+    )
+    first = diagnose(read_text(text), plans=False).causes[0]
+    assert (first.cause, first.is_proven) == ("model-states", False)

@@ -160,6 +160,22 @@ def test_the_log_below_the_message_tells_too():
     assert read_text(text).facts["phase"].value == "optimizer-init"
 
 
+def test_what_begins_in_the_log_is_what_fails():
+    text = "[INFO] [utils.py:831:see_memory_usage] Before initializing optimizer states\nexits with return code = -9\n"
+    phase = read_text(text).facts["phase"]
+    assert (phase.value, phase.stated) == ("optimizer-init", True)
+
+
+@pytest.mark.parametrize(("caller", "phase"), [("save", "save"), ("summon_full_params", "forward")])
+def test_whole_parameters_are_made_for_a_checkpoint(caller, phase):
+    frames = [
+        ("train.py", caller, "with context:"),
+        ("torch/distributed/fsdp/_unshard_param_utils.py", "_unshard_fsdp_state_params", "handle.unshard()"),
+        ("torch/distributed/distributed_c10d.py", "all_gather_into_tensor", "work = group._allgather_base(out, x)"),
+    ]
+    assert read_text(trace(*frames)).facts["phase"].value == phase
+
+
 def test_a_rank_s_part_of_the_fp32_parameters():
     """Llama-2-7B has 6,738,415,616 parameters (its weights' index); four ranks hold 6.28 GiB of them in fp32 each."""
     said = "Full fine-tuning of meta-llama/Llama-2-7b-hf on 4 A100 with DeepSpeed.\nCUDA out of memory. Tried to allocate {} GiB"
@@ -203,6 +219,11 @@ def test_a_training_run_that_fails_at_once_is_no_engine():
         ("lmdeploy：并发度上去以后 OOM", "generate"),
         ("Works for a while, then after a few messages CUDA is out of memory", "generate"),
         ("还没有到训练阶段就 OOM 了", "load"),
+        ("不是训练时出的错，是在读取预训练模型时显存不够", "load"),
+        (
+            "The line `m = AutoModelForCausalLM.from_pretrained('some/quite-long-name-of-a-405B', device_map='auto')` throws CUDA OOM",
+            "load",
+        ),
         ("It dies before training even starts: CUDA out of memory", "load"),
         ("python convert.py llama-7b gets killed on 16 GB", "load"),
         ("转换模型到 ggml 时进程被杀", "load"),

@@ -45,6 +45,19 @@ CASES = [
         {"tp": 4, "pp": 2, "micro_batch": 4, "seq_len": 4096},
     ),
     ("max length 100K with 29k prompts", {"seq_len": 100000}),
+    ("4台48G A40卡，加载数据时爆显存", {"gpu_count": None}),
+    ("用了7块40G的显卡跑，还是 out of memory", {"gpu_count": 7, "capacity_gib": 40}),
+    ("CUDA oom. deepspeed --include=localhost:0 ./train.py --bf16 True", {"gpu_count": 1}),
+    ("CUDA oom. deepspeed --include localhost:2,5 ./train.py --bf16 True", {"gpu_count": 2}),
+    ("miniCPM-V2.5 全量微调显存溢出", {"params_b": 8.54}),
+    (
+        "401 Client Error: Unauthorized for url: https://huggingface.co/some-lab/Llama-2-7b-chat/resolve/main/config.json",
+        {"model": "some-lab/Llama-2-7b-chat", "params_b": 7},
+    ),
+    (
+        "CUDA OOM. torch.cuda.memory_reserved() = 68.9GB, torch.cuda.memory_allocated() = 41.2GB",
+        {"reserved_gib": 68.9, "allocated_gib": 41.2},
+    ),
     ("DPO with ZeRO stage 3", {"objective": "dpo", "zero_stage": 3}),
 ]
 
