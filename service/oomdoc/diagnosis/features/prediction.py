@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import inf
 from typing import Final
 
 from oomdoc.diagnosis.features.sizes import bucket
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
-from oomdoc.evidence import Message, say
-from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
-from oomkb.pricing import price
+from oomdoc.evidence import say
 
 _FULLNESS_ENDS: Final = {"far-below": 0.5, "below": 0.85, "near": 1.0, "above": 1.5, "far-above": 4.0, "beyond": inf}
 _WEIGHTS_ENDS: Final = {"few": 0.2, "part": 0.5, "most": 0.8, "nearly-all": 1.0, "exceed": inf}
 _STATES_ENDS: Final = {"few": 0.25, "part": 0.5, "most": 0.85, "nearly-all": 1.0, "exceed": inf}
 _LEAST_SHARE: Final = 0.15
-_MANY_CARDS: Final = 3.0
-"""Cards' memory from which it may not be the run that somebody starts."""
 _ROOM, _FULL = 0.75, 0.95
 """Fullness below which the peak's composition decides nothing, and from which it decides all."""
 _WIDEST_BYTES: Final = 4
@@ -76,38 +71,20 @@ def _without_estimate(view: View, capacity: int | None) -> Iterator[Feature]:
 
 def _shares(view: View) -> Iterator[Feature]:
     """Each cause's part of the predicted peak, as far as the job is predicted not to fit."""
-    failure, fullness = view.failure, view.fullness
-    if view.estimate is None or (failure is not None and failure.kind != "device"):
+    failure, fullness, estimate = view.failure, view.fullness, view.estimate
+    if estimate is None or (failure is not None and failure.kind != "device"):
         return
     over = 0.5 if fullness is None else min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
-    runs = [view, *_recomputed(view)]
-    for cause in dict.fromkeys(cause for run in runs for cause in run.shares):
-        share = sum(run.shares.get(cause, 0.0) for run in runs) / len(runs)
+    for cause, share in view.shares.items():
         value = share * over * max(view.certainty, 0.3)
         if share >= _LEAST_SHARE and value > 0:
-            most = max(runs, key=lambda run: run.shares.get(cause, 0.0))
-            yield Feature(f"share:{cause}", min(value, 1.0), _said(most, cause))
-
-
-def _said(run: View, cause: str) -> Message | None:
-    """A cause's part of what a run needs at its peak."""
-    estimate = run.estimate
-    if estimate is None:
-        return None
-    percent = round(100 * run.shares.get(cause, 0.0))
-    sizes = {"peak_bytes": estimate.process_bytes, "phase": estimate.peak_phase}
-    return say("cause.peak-share", percent=percent, **sizes)
-
-
-def _recomputed(view: View) -> Iterator[View]:
-    """The run with layers recomputed, where nobody says whether they are and without it needs many cards' memory."""
-    if "grad_ckpt" not in view.job.assumed or view.job.grad_ckpt or (view.fullness or 0) < _MANY_CARDS:
-        return
-    try:
-        priced = price(view.job.with_fields({"grad_ckpt": True}))
-    except (OomdocError, *ARITHMETIC_ERRORS):
-        return
-    yield replace(view, job=priced.job, estimate=priced.estimate)
+            message = say(
+                "cause.peak-share",
+                percent=round(100 * share),
+                peak_bytes=estimate.process_bytes,
+                phase=estimate.peak_phase,
+            )
+            yield Feature(f"share:{cause}", min(value, 1.0), message)
 
 
 def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
