@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Conflict, Evidence, Fact, Failure, Message, Outcome, Source, Span, say
+from oomdoc.evidence import Evidence, Fact, Failure, Message, Outcome, Source, Span, say
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
 from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
@@ -22,7 +22,7 @@ from oomdoc.intake.outcomes import complaint_of, of_engine_that_runs, outcome_of
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
 from oomdoc.intake.polarity import with_question_marks
-from oomdoc.intake.prose.models import PLAIN_NAME
+from oomdoc.intake.prose.models import PLAIN_NAME, size_of_name
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
 from oomdoc.intake.run_figures import figures_of, run_facts
@@ -46,7 +46,7 @@ from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomkb.frameworks import ENGINES, PLAIN, find
-from oomkb.units import billions, of_experts, to_gib
+from oomkb.units import to_gib
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs import ConfigReading
@@ -131,14 +131,14 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts += _log_facts(found, failures)
     facts += _without_names(text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words), configs)
     facts += [*noted, *(f for file in files for f in noted_hardware(file)), *run_facts(lines, words), *failing_size]
-    method = implied_method(facts, varied, words)
-    facts += [method] if method is not None else []
+    facts += filter(None, [implied_method(facts, varied, words)])
     # Of a configuration that is understood, its keys and programs tell, and no name that stands in a value.
     shown = framework_of([line for line in varied if line.source not in understood], words) or _engine_of(failures)
     facts, framework = _of_framework(
         facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
     )
-    kept, conflicts = _merged(facts)
+    kept, conflicts = merge(facts)
+    kept |= size_of_name(kept)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
@@ -267,35 +267,6 @@ def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:
     served = facts["phase"].value == "generate" or (facts["phase"].value == "engine-init" and framework in ENGINES)
     if served and runs and facts.keys().isdisjoint(_OF_TRAINING):
         facts["objective"] = replace(facts["phase"], name="objective", value="inference")
-
-
-def _merged(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]:
-    """One fact of each name, with what the model's name says of its size."""
-    kept, conflicts = merge(facts)
-    _complete_size(kept)
-    return kept, conflicts
-
-
-def _complete_size(facts: dict[str, Fact]) -> None:
-    """The parameters of a model that is named, where no size is stated: those in its name, else the catalogue's."""
-    model, known = facts.get("model"), facts.get("params_b")
-    if model is None or not model.stated or not isinstance(model.value, str) or (known is not None and known.stated):
-        return
-    if of_experts(model.value):
-        return
-    size = billions(model.value)
-    if size is None and model.confidence >= _FULL_NAME and any(map(str.isdigit, model.value)):
-        from oomkb.catalog import models
-
-        entry = models.find(model.value)
-        size = round(entry.params / 1e9, 2) if entry is not None and entry.params else None
-    if size is not None:
-        facts["params_b"] = replace(model, name="params_b", value=size, confidence=_OF_NAME)
-
-
-_FULL_NAME: Final = 0.7
-"""How sure a model's name is from which it is more than that of a family."""
-_OF_NAME: Final = 0.55
 
 
 def _engine_of(failures: Sequence[Indexed]) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import MappingProxyType
 
 import pytest
@@ -270,18 +269,15 @@ def test_fsdp_that_gathers_the_whole_model_lacks_its_units() -> None:
     assert "auto_wrap_policy" not in str(layer["plans"])
 
 
-@pytest.mark.parametrize(
-    ("place", "account"), [("cpu", "account.host-offload"), ("nvme", "account.host-load")], ids=["host", "disk"]
-)
-def test_what_is_offloaded_beyond_the_machine_comes_before_what_is_loaded(place: str, account: str) -> None:
-    config = {"stage": 3, **{f"offload_{part}": {"device": place} for part in ("optimizer", "param")}}
+@pytest.mark.parametrize(("to", "account"), [("the CPU", "host-offload"), ("NVMe", "host-load")])
+def test_what_is_offloaded_beyond_the_machine_comes_before_what_is_loaded(to: str, account: str) -> None:
     text = (
         "Full fine-tune of Qwen2.5-32B with transformers on 8 x A100 80GB, the machine has 256 GB of RAM.\n"
-        f"{json.dumps({'bf16': {'enabled': True}, 'zero_optimization': config})}\n"
+        f"ZeRO-3, offloading parameters and optimizer to {to}.\n"
         "Loading checkpoint shards:  35%|███▌      | 6/17 [00:50<01:30,  8.2s/it]\nexits with return code = -9\n"
     )
     first = diagnose(read_text(text), plans=False).causes[0]
-    assert (first.cause, first.why[0].key) == ("host-ram", account)
+    assert (first.cause, first.why[0].key) == ("host-ram", f"account.{account}")
 
 
 def test_a_small_request_beside_states_that_fill_the_card_proves_nothing() -> None:

@@ -7,7 +7,8 @@ that state their size. Here is weighed what each is to the run: the model, or it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -102,6 +103,27 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             aside = _role(line.text, hit.start(), hit.end()) or _is_active(line.text, hit.start(), hit.end())
             if value > 0 and not card and not aside:
                 yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
+
+
+def size_of_name(facts: Mapping[str, Fact]) -> dict[str, Fact]:
+    """The parameters of a model that is named, where no size is stated: those in its name, else the catalogue's."""
+    model, known = facts.get("model"), facts.get("params_b")
+    if model is None or not model.stated or not isinstance(model.value, str) or (known is not None and known.stated):
+        return {}
+    size = billions(model.value)
+    if size is None and model.confidence >= _FULL_NAME and any(map(str.isdigit, model.value)):
+        from oomkb.catalog import models
+
+        entry = models.find(model.value)
+        size = round(entry.params / 1e9, 2) if entry is not None and entry.params else None
+    if size is None or of_experts(model.value):
+        return {}
+    return {"params_b": replace(model, name="params_b", value=size, confidence=_OF_NAME)}
+
+
+_FULL_NAME: Final = 0.7
+"""How sure a model's name is from which it is more than that of a family."""
+_OF_NAME: Final = 0.55
 
 
 def _unknown(line: Line, hit: re.Match[str]) -> Iterator[Fact]:
