@@ -263,7 +263,7 @@ def _vectors_of_others() -> np.ndarray[Any, Any]:
     with np.load(_VECTORS, allow_pickle=False) as found:
         same = "others" in found and str(found["encoder"]) == encoder().key
         vectors = found["others"].astype(np.float32) if same else np.zeros((0, 1), dtype=np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6))
 
 
 @cache
