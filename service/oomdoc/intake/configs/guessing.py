@@ -212,11 +212,11 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
         engine = [(key, e) for key, e in stated if _of_engine(key)]
         generates = {name: row for name, row in table["always"].items() if row[0] in _OF_COMPLETIONS}
         samples = [(key, e) for key, e in stated if _OF_SAMPLES.search(key) and not _ANOTHER_DATA.search(key)]
-        lengths = {n: row for part in ("always", "otherwise") for n, row in table[part].items() if row[0] == "seq_len"}
+        of_data = {n: row for part in ("always", "otherwise") for n, row in table[part].items() if row[0] == "seq_len"}
         further = [
             _said(engine, {**generates, **table["engine"]}),
             _said(own, table["otherwise"]),
-            _said(samples, lengths),
+            _said(samples, of_data),
         ]
         for field, readings in (
             *(pair for said_ in further for pair in said_.items()),

@@ -80,10 +80,10 @@ def _defaults_of(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
     if isinstance(node, ast.Call) and (found := _option(node)) is not None:
         yield found
     for line in node.body if isinstance(node, ast.ClassDef) else ():
-        target = line.target if isinstance(line, ast.AnnAssign) else None
-        target = line.targets[0] if isinstance(line, ast.Assign) else target
-        if isinstance(line, ast.Assign | ast.AnnAssign) and isinstance(target, ast.Name):
-            yield target.id, _default(line.value)
+        if isinstance(line, ast.Assign | ast.AnnAssign):
+            target = line.targets[0] if isinstance(line, ast.Assign) else line.target
+            if isinstance(target, ast.Name):
+                yield target.id, _default(line.value)
 
 
 def _default(node: ast.expr | None) -> ast.expr | None:
