@@ -12,6 +12,7 @@ from typing import Final
 
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import with_question_marks
+from oomdoc.intake.worded import ROWS
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns(__file__)
@@ -48,7 +49,7 @@ def _numbered(text: str) -> Several | None:
     items = [text[mark.end() : end].strip(" \n\t;；,，") for mark, end in zip(marks, ends, strict=True)]
     if not 1 < len(items) <= _MAX_QUESTIONS or any(_is_long(item) for item in items):
         return None
-    if 2 * sum("?" in (asked := with_question_marks(item)) or "？" in asked for item in items) <= len(items):
+    if 2 * sum(map(_asks, items)) <= len(items):
         return None  # a list of options or of advice
     return Several(f"{text[: marks[0].start()].rstrip()}\n{items[0]}".strip(), tuple(items[1:]), True)
 
@@ -69,6 +70,11 @@ def _in_a_row(text: str) -> Several | None:
     if not 0 < len(further) < _MAX_QUESTIONS:
         return None
     return Several((first + since).strip(), tuple(further), False)
+
+
+def _asks(item: str) -> bool:
+    marked = with_question_marks(item)
+    return "?" in marked or "？" in marked or ROWS["puts_question"].match(item) is not None
 
 
 def _sentences(text: str) -> Iterator[str]:
