@@ -7,7 +7,7 @@ strongly they say that a secret follows decides what a value must look like to b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import cache
 from string import ascii_letters, digits
@@ -20,6 +20,10 @@ _RE: Final = patterns(__file__)
 _OF_NAMES: Final = ascii_letters + digits + "_-"
 _SHORTEST: Final = {3: 4, 2: 6, 1: 12}
 """By how strongly a name says that it is a credential's: the shortest value that is taken for one."""
+_LONGEST_HEAD: Final = 400
+_LINES_BEHIND: Final = 3
+_MOST_ROWS: Final = 200
+"""Lines on which a value may stand that is named on one before; rows of a table below its head."""
 Span = tuple[int, int]
 
 
@@ -85,6 +89,7 @@ def _names(line: str) -> list[tuple[str, int, int, _Says]]:
         start, at = found.span()
         name, says = found[0], _Says.PASSWORD
         if name.lower() not in _ABROAD:
+            at -= name.endswith("=")
             before, behind = line[max(last, start - 60) : start], line[at : at + 40]
             if "\x1b" in before:
                 before = _RE["colour"].split(before)[-1]
@@ -115,6 +120,10 @@ def named_values(line: str) -> Iterator[Span]:
 def _value(line: str, name: str, at: int, says: _Says) -> Span | None:
     """The value right behind a name that ends there."""
     joint = _RE["joint"].match(line, at)
+    abroad = name.lower() in _ABROAD
+    if abroad and (glued := _RE["glued"].match(line, at)) is not None:
+        start, end = glued.span(glued.lastgroup or "v")
+        return (start, end) if _is_credential(line[start:end], says, sure=False, apart=True) else None
     if joint is not None:
         apart = False
     else:
@@ -141,11 +150,13 @@ def _value(line: str, name: str, at: int, says: _Says) -> Span | None:
 
 
 def _is_credential(value: str, says: _Says, *, sure: bool, apart: bool) -> bool:
-    if len(value) < _SHORTEST[says] or _RE["harmless"].match(value):
+    if len(value) < _SHORTEST[says] or _RE["harmless"].match(value.lstrip()):
+        return False
+    if _RE["name"].fullmatch(value) and _says(value) is not _Says.NOTHING:
         return False
     if says is _Says.LITTLE or (apart and says is _Says.KEY):
         return _is_drawn(value)
-    letters, numbers = any(map(str.isalpha, value)), any(map(str.isdigit, value))
+    letters, numbers = _RE["letter"].search(value) is not None, _RE["number"].search(value) is not None
     if not sure and _RE["code"].match(value):
         return False
     if says is _Says.PASSWORD:
@@ -181,6 +192,71 @@ def _further_on(line: str, at: int, stop: int, says: _Says) -> Span | None:
     return None
 
 
+def further_values(lines: Sequence[str], at: int, rows: set[int]) -> Iterator[tuple[int, int, int]]:
+    """What stands on lines behind one that names credentials: by itself on the next ones, or in columns of a table.
+
+    :param rows: of tables whose head was met: they are none; those of further ones are added.
+    :returns: line, start and end of each.
+    """
+    line = lines[at]
+    if len(line) > _LONGEST_HEAD or not (names := _names(line)):
+        return
+    if at not in rows:
+        yield from _in_columns(lines, at, rows)
+    _, _, end, says = names[-1]
+    if _RE["open_end"].match(line, end) is None or _RE["digest"].search(line, end):
+        return
+    for number in range(at + 1, min(at + 1 + _LINES_BEHIND, len(lines))):
+        found = _RE["alone"].match(lines[number])
+        if found is not None and _is_credential(found["v"][:256], says, sure=False, apart=True):
+            yield number, *found.span("v")
+        elif _RE["no_value"].match(lines[number]):
+            continue
+        return
+
+
+def _in_columns(lines: Sequence[str], at: int, rows: set[int]) -> Iterator[tuple[int, int, int]]:
+    for separator in {found[0] if len(found[0]) == 1 else "  " for found in _RE["columns"].finditer(lines[at].strip())}:
+        heads = _cells(lines[at], separator)
+        titles = [_RE["title"].match(lines[at], *cell) for cell in heads]
+        said = [_Says.NOTHING if title is None else _title_says(title["v"]) for title in titles]
+        if (
+            len(heads) < 2
+            or not any(said)
+            or any(t is None and lines[at][slice(*c)].strip() for t, c in zip(titles, heads, strict=True))
+        ):
+            continue
+        for number in range(at + 1, min(at + 1 + _MOST_ROWS, len(lines))):
+            if _RE["ruled"].match(lines[number]):
+                continue
+            cells = _cells(lines[number], separator)
+            if len(cells) != len(heads):
+                break
+            rows.add(number)
+            for says, cell in zip(said, cells, strict=True):
+                found = _RE["cell"].match(lines[number], *cell) if says is not _Says.NOTHING else None
+                if found is not None and _is_credential(found["v"][:256], says, sure=False, apart=True):
+                    yield number, *found.span("v")
+
+
+def _title_says(title: str) -> _Says:
+    """Of the title of a column, in any of the languages."""
+    return _Says.PASSWORD if title.lower().endswith(tuple(_ABROAD)) else _says(title.replace(" ", "_"))
+
+
+def _cells(line: str, separator: str) -> list[Span]:
+    """Where the cells of a row stand, without what frames it."""
+    stripped = line.strip(" |│" if separator in "|│" else " ")
+    cells, start = list[Span](), line.find(stripped) if stripped else 0
+    end = start + len(stripped)
+    while (stop := line.find(separator, start, end)) >= 0:
+        cells.append((start, stop))
+        start = stop + 1
+        while separator == "  " and line[start : start + 1] == " ":
+            start += 1
+    return [*cells, (start, end)]
+
+
 def random_runs(text: str) -> list[Span]:
     """Where letters and digits stand that were drawn at random: (start, end), in order, apart from each other.
 
@@ -188,9 +264,11 @@ def random_runs(text: str) -> list[Span]:
     """
     found: list[Span] = []
     last = 0
-    spans = (hit.span() for name in ("run_base64", "run") for hit in _RE[name].finditer(text))
+    spans = (hit.span() for name in ("run_base64", "run", "run_key") for hit in _RE[name].finditer(text))
     for span in sorted(spans, key=lambda span: (span[0], -span[1])):
         (start, end), run = span, text[slice(*span)]
+        if "." in run and start >= last:
+            found.append((start, last := end))
         if start < last or run.islower() or run.isupper() or not _is_random(run, 0.4):
             continue
         if sum(letter.isdigit() for letter in run) < 2 or _RE["run_name"].search(run):

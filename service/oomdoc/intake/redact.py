@@ -16,7 +16,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.intake.credentials import STEMS, named_values, random_runs
+from oomdoc.intake.credentials import STEMS, further_values, named_values, random_runs
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Expression
 from oomkb.dataclass import dataclass
@@ -84,8 +84,14 @@ def _masked(text: str, table: Mapping[str, str]) -> Masked:
     low = text.lower()
     if candidates := _candidate_positions(text, low, met.union(names)):
         parts, lows = text.split("\n"), low.split("\n")
+        if names:
+            masker.further(parts, lows, sorted(candidates))
+        done: dict[str, str] = {}
         for at in sorted(candidates):
-            parts[at] = masker.line(parts[at], lows[at])
+            line = parts[at]
+            if line not in done:
+                done[line] = masker.line(line, lows[at])
+            parts[at] = done[line]
         text = "\n".join(parts)
     return Masked(masker.again(masker.random(text)), MappingProxyType(known))
 
@@ -161,6 +167,18 @@ class _Masker:
             text = self._applied(kind, _RE[name], text)
         return text
 
+    def further(self, parts: list[str], lows: list[str], candidates: list[int]) -> None:
+        """Have lines changed that lie behind one that names a credential."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        rows: set[int] = set()
+        for at in candidates:
+            if any(name in lows[at] for name in self.names):
+                for number, start, end in further_values(parts, at, rows):
+                    found.setdefault(number, []).append((start, end))
+        for number, spans in found.items():
+            parts[number] = self._spans("secret", parts[number], sorted({*spans}))
+            lows[number] = parts[number].lower()
+
     def block(self, kind: str, name: str, text: str) -> str:
         """The text with a rule applied inside of each of its blocks."""
         inside = _RE[f"inside.{name}"]
@@ -190,7 +208,7 @@ class _Masker:
     def _spans(self, kind: str, text: str, spans: Iterable[tuple[int, int]]) -> str:
         done, parts = 0, []
         for start, end in spans:
-            if _RE["placeholder"].search(text, start, end) is None:
+            if start >= done and _RE["placeholder"].search(text, start, end) is None:
                 parts += [text[done:start], self._placeholder(kind, text[start:end])]
                 done = end
         return "".join([*parts, text[done:]])

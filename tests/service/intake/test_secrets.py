@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,19 @@ re.compile("\\\\d+\\\\s+\\\\w") failed.\\nTraceback\\n at \\\\?\\C: and \\\\.\\p
 INFO:trainer:120:loss:0.12 a.c:12:34:warning:unused 0000:07:00:0:1 image:5000:latest
 -rw-r--r-- 1 root root 14G Jan  1 00:00 model.safetensors
 root 1 0.0 0.1 12345 6789 ? Ss 10:00 0:01 /sbin/init
+| model | tokens | peak GiB |
+token,logprob,rank
+step  tokens  loss
+密码学数据集 3 epochs，口令识别模型 Qwen2.5-7B
+pin_memory: True  PIN 4 cores  pw = 3
+the tokenizer's key is:
+vocab_size151936
+unexpected key(s) in state_dict: model.layers.0.self_attn.q_proj.weight
+config,batch_size,max_tokens
+llama8b,4,4096
+| Key | Value |
+|---|---|
+| hidden_size | 4096x2048 |
 JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)
 step 12 of R 10:20:30 took 2 s  12 a b c R 7
 """.splitlines()
@@ -117,6 +131,11 @@ def test_what_diagnosis_needs_stays(line: str) -> None:
     assert mask(line).text == line
 
 
+def test_lines_together_stay_as_they_are() -> None:
+    text = "\n".join(BENIGN)
+    assert mask(text).text == text
+
+
 def test_hardly_a_line_of_ordinary_text_is_touched(root: Path) -> None:
     files = [
         *root.glob("cases/*/*.yaml"),
@@ -128,6 +147,22 @@ def test_hardly_a_line_of_ordinary_text_is_touched(root: Path) -> None:
     touched = [(line, masked) for line in lines if (masked := mask(line).text) != line]
     assert len(lines) > 10_000
     assert len(touched) <= 0.005 * len(lines), touched[:20]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["WANDB_API_KEY=", "密码", "token ", "password,a\n", "|key|a|\n", "key:\n", "auth-user-pass\na\n", "a  token\n"],
+)
+def test_masking_takes_time_in_proportion(unit: str) -> None:
+    """Eight times the text may take some sixteen times as long, not sixty-four; and little is little."""
+
+    def seconds(size: int) -> float:
+        text = unit * (size // len(unit))
+        start = time.process_time()
+        mask(text)
+        return time.process_time() - start
+
+    assert any(seconds(160_000) < max(20 * seconds(20_000), 1.0) for _ in range(3))
 
 
 @pytest.mark.parametrize(
