@@ -55,9 +55,25 @@ def models_in(text: str) -> list[Mention]:
             found.append((*behind.span("size"), side))
             end = behind.end("size")
     if not found:
-        sizes = ROWS["bare_size"].finditer(text)
-        found = [(*s.span(), Alternative(s[0], {"model": None, "params_b": float(s[1])})) for s in sizes]
+        sizes = list(ROWS["bare_size"].finditer(text))
+        of_family = _of_family(text, [size[1] for size in sizes])
+        found = [
+            (
+                *s.span(),
+                Alternative(s[0], {"model": of_family.get(s[1]), "params_b": None if of_family else float(s[1])}),
+            )
+            for s in sizes
+        ]
     return found
+
+
+def _of_family(text: str, sizes: Sequence[str]) -> dict[str, str]:
+    """Size → model of the family that is named apart from it: "Qwen2.5 上 7B 还是 14B"; none where one does not exist."""
+    for word in dict.fromkeys(ROWS["family"].findall(text)) if sizes else ():
+        models_of = {size: models.find(f"{word}-{size}B") for size in sizes}
+        if all(entry is not None for entry in models_of.values()):
+            return {size: entry.name for size, entry in models_of.items() if entry is not None}
+    return {}
 
 
 def cards_in(text: str) -> list[Mention]:
