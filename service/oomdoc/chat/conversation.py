@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import answers, parts
+from oomdoc.chat.acts import decides, on_proposal
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
@@ -33,7 +34,7 @@ from oomdoc.chat.session import Reply, Session, Step, difference
 from oomdoc.chat.side_by_side import side_by_side
 from oomdoc.chat.speech import language_of
 from oomdoc.chat.sums import moved_terms
-from oomdoc.chat.undoing import takes_back, target_of
+from oomdoc.chat.undoing import target_of
 from oomdoc.chat.unread import unread_names, unread_numbers
 from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
@@ -45,7 +46,7 @@ from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Evidence
 from oomdoc.intake import read_text
 from oomdoc.intake.asked import asked_in, asked_of
-from oomdoc.intake.several import several_questions
+from oomdoc.intake.several import several_questions, statement_and_question
 from oomdoc.report.words import word
 from oomdoc.stated import following
 from oomkb.errors import JobError
@@ -98,12 +99,22 @@ def _answered(session: Session, text: str) -> tuple[Session, Reply]:
     context = context_of(session)
     session = replace(session, language=language_of(session, text), refused=())
     try:
-        session, reply = _taken(session, text, context)
+        session, reply = _in_order(session, text, context)
     except JobError as error:
         session = session.refusing(error.where)
         reply = Reply(answers.refused(error, session.language), {}, session.job)
     session, reply = _once(session, reply)
     return replace(session, asked=wanted(session.job) if session.steps else ()), reply
+
+
+def _in_order(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
+    """What stands before a question first, where it decides something: "use it. And 128k?"."""
+    said, question = statement_and_question(text)
+    if not said or not session.steps or not decides(session, said, context):
+        return _taken(session, text, context)
+    session, done = _taken(session, said, context)
+    session, reply = _taken(session, question, context_of(session))
+    return session, replace(reply, changed={**done.changed, **reply.changed})
 
 
 def _once(session: Session, reply: Reply) -> tuple[Session, Reply]:
@@ -130,7 +141,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if counted is not None:
         return session, counted
     context = replace(context, job=session.job)
-    turn = _on_proposal(session, text, context) or understand(text, session.job, context)
+    turn = on_proposal(session, text, context) or understand(text, session.job, context)
     holds = held_fields(text) or (tuple(turn.changes) if holds_it(text) else ())
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
     session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
@@ -179,20 +190,6 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         lines = [*topics, *moved, *own.split("\n")] if first else [*moved, *own.split("\n"), *topics]
         reply = replace(reply, answer=joined(lines))
     return session, reply
-
-
-def _on_proposal(session: Session, text: str, context: Context) -> Turn | None:
-    """The turn where it goes on from what was only asked about: "and with 4 cards?" after "would zero3 fit?"."""
-    if not session.proposed or takes_back(text) or ("gpu" in session.proposed and says(text, "own_card")):
-        return None
-    base = with_world(session.job.with_fields(session.proposed))
-    turn = understand(text, base, replace(context, job=base, proposed={}))
-    alone = turn.kind == "ask" and turn.topic not in TOPICS and not asks_plainly(text)
-    goes_on = says(text, "goes_on") or says(text, "only_value")
-    same = "model" in session.proposed or turn.changes.keys() == {"host_gib"} or goes_on
-    if turn.kind not in ("change", "ask") or not (turn.changes or alone) or not same:
-        return None  # it is about the run as it is
-    return replace(turn, changes=MappingProxyType({**session.proposed, **turn.changes}))
 
 
 def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, context: Context) -> Reply:

@@ -72,6 +72,17 @@ def _in_a_row(text: str) -> Several | None:
     return Several((first + since).strip(), tuple(further), False)
 
 
+def statement_and_question(text: str) -> tuple[str, str]:
+    """What a turn says before its first question, and the rest; nothing of what puts none, or only questions."""
+    said = ""
+    sentences = list(_sentences(with_question_marks(text.strip())))
+    for number, sentence in enumerate(sentences):
+        if sentence.rstrip().endswith(("?", "？")):
+            return said.strip(), "".join(sentences[number:]).strip()
+        said += sentence
+    return "", text
+
+
 def _asks(item: str) -> bool:
     marked = with_question_marks(item)
     return "?" in marked or "？" in marked or ROWS["puts_question"].match(item) is not None

@@ -68,7 +68,7 @@ def models_in(text: str) -> list[Mention]:
 
 
 def _of_family(text: str, sizes: Sequence[str]) -> dict[str, str]:
-    """Size → model of the family that is named apart from it: "Qwen2.5 上 7B 还是 14B"; none where one does not exist."""
+    """Size → model of the family that is named apart from it, "Qwen2.5 上 7B 还是 14B"; none where one is unknown."""
     for word in dict.fromkeys(ROWS["family"].findall(text)) if sizes else ():
         models_of = {size: models.find(f"{word}-{size}B") for size in sizes}
         if all(entry is not None for entry in models_of.values()):
