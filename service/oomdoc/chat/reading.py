@@ -81,6 +81,8 @@ def read_changes(turn: str, context: Context) -> Changes:
     elif job.objective == "inference":
         for name in ("method", "grad_ckpt"):
             found.pop(name, None)  # adapters of a server are no way to train, nor is its checkpoint one
+        if "optimizer" in (found.get("offload") or ()):
+            del found["offload"]  # "offload 30 of the layers"
     _framework(turn, job, found)
     if job.objective is None and "objective" not in found:
         served = found.get("framework") in ENGINES or asked_in(spelled_turn).concurrency is not None
