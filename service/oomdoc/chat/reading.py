@@ -40,6 +40,7 @@ from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES, canonical
 from oomkb.memory.job import Job
 from oomkb.memory.setting import ONLINE
+from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB
 
 _RE: Final = patterns("reading")
@@ -256,6 +257,7 @@ def _of_cache(one: Said, turn: str, formats: Sequence[tuple[int, int]], context:
         return [at <= start < at + len(part) for start, _ in formats].count(True) == 1
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
     dealt = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
+    dealt |= one.field == "param_dtype" and context.job.quant in GGUF_BYTES  # of a file of few bits nobody wants 16
     return dealt and not _RE["weights"].search(turn) and (one.value.startswith("q") or one.field == "param_dtype")
 
 
