@@ -39,6 +39,7 @@ def _package(name: str) -> str:
 _NAMES: Final = sorted((*_KNOWN, *_ALIASES), key=lambda name: (-len(name), name))
 _RE: Final = patterns(__file__, words="|".join(re.escape(name).replace(r"\-", "[-_ ]") for name in _NAMES))
 _PAIR: Final = _RE["pair"]
+_MOVED: Final = _RE["moved"]
 _TAGGED: Final = _RE["tagged"]
 _BANNER: Final = _RE["banner"]
 _UNNAMED: Final = _RE["unnamed"]
@@ -46,7 +47,7 @@ _BARE_MAJOR: Final = frozenset({"transformers", "trl", "vllm"})
 _TAGS: Final = {"vllm-openai": "vllm"}
 
 
-_SIEVE: Final = Sieve((one.literals, one) for one in (_PAIR, _TAGGED, _BANNER))
+_SIEVE: Final = Sieve((one.literals, one) for one in (_PAIR, _MOVED, _TAGGED, _BANNER))
 
 
 def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[str, Line]]:
@@ -68,12 +69,19 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
             if name not in out or (name in doubtful and not doubt):
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
+        for found in _MOVED.finditer(text) if _MOVED in tried else ():
+            if _parts(found["version"]) > _parts(found["old"]):
+                out[_package(found["name"])] = (found["version"], line)
         for found in _TAGGED.finditer(text) if _TAGGED in tried else ():
             name = _package(_TAGS.get(found["name"], found["name"]))
             out.setdefault(name, (found["version"], line))
         for found in _BANNER.finditer(text) if _BANNER in tried else ():
             out["vllm"] = (found["version"], line)
     return out
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
 
 
 def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:
