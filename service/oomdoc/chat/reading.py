@@ -258,7 +258,11 @@ def _of_cache(one: Said, turn: str, formats: Sequence[tuple[int, int]], context:
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
     dealt = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
     dealt |= one.field == "param_dtype" and context.job.quant in GGUF_BYTES  # of a file of few bits nobody wants 16
-    return dealt and not _RE["weights"].search(turn) and (one.value.startswith("q") or one.field == "param_dtype")
+    return (
+        dealt
+        and not _RE["weights"].search(turn)
+        and (one.value.startswith("q") or one.field == "param_dtype" or one.value == cache != context.job.quant)
+    )
 
 
 def _is_number(value: Any) -> bool:
