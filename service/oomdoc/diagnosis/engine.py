@@ -16,7 +16,7 @@ from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import grid_for
 from oomdoc.diagnosis.eval_logits import kept_logits
-from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others
+from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.judging import causes_in, judged
@@ -107,6 +107,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
             *beside_failure(view),
             *rooms(view),
             *kept_logits(view),
+            *of_what_is_asked(evidence, stated),
         ),
         topics=found_topics(evidence, stated),
     )

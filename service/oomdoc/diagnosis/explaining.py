@@ -139,6 +139,26 @@ def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
     return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
 
 
+def of_what_is_asked(evidence: Evidence, job: Job) -> Iterator[Message]:
+    """The topic of a question that tells of a failure in a few words, where nothing that a program printed is there."""
+    outcome, asked = evidence.outcome, asked_of(evidence)
+    told = outcome is not None and (outcome.kind == "said" or outcome.name == "trouble")
+    if (
+        not told
+        or evidence.documents
+        or len(evidence.prose) > _MAX_CHARACTERS_TOLD
+        or not (asked.why or asked.questions)
+    ):
+        return
+    for one in _found(topics_in(evidence.prose), job, most=1, least=_SURELY_ASKED):
+        yield say("topic.titled", title=one.topic.title, text=one.topic.answer)
+
+
+_MAX_CHARACTERS_TOLD: Final = 240
+_SURELY_ASKED: Final = 0.9
+"""Probability from which a topic stands before the cause of a failure that is only told of."""
+
+
 def of_the_others(topics_found: Callable[[], Sequence[FoundTopic]], evidence: Evidence) -> tuple[FoundTopic, ...]:
     """The topics beside the figures of a run: of several questions those of the others.
 
