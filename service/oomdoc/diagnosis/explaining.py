@@ -11,7 +11,7 @@ from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_in, asked_of
-from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of
+from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of, topics_told
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -141,20 +141,13 @@ def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
 
 def of_what_is_asked(evidence: Evidence, job: Job) -> Iterator[Message]:
     """The topic of a question that tells of a failure in a few words, where nothing that a program printed is there."""
-    outcome, asked = evidence.outcome, asked_of(evidence)
-    told = outcome is not None and (outcome.kind == "said" or outcome.name == "trouble")
-    if (
-        not told
-        or evidence.documents
-        or len(evidence.prose) > _MAX_CHARACTERS_TOLD
-        or not (asked.why or asked.questions)
-    ):
+    asked = asked_of(evidence)
+    if evidence.documents or not (asked.why or asked.questions):
         return
-    for one in _found(topics_in(evidence.prose), job, most=1, least=_SURELY_ASKED):
+    for one in _found(topics_told(evidence), job, most=1, least=_SURELY_ASKED):
         yield say("topic.titled", title=one.topic.title, text=one.topic.answer)
 
 
-_MAX_CHARACTERS_TOLD: Final = 240
 _SURELY_ASKED: Final = 0.9
 """Probability from which a topic stands before the cause of a failure that is only told of."""
 

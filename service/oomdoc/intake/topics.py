@@ -367,6 +367,16 @@ def topics_of(evidence: Evidence) -> Mapping[str, float]:
     return {} if failed and _QUESTION_MARKS.isdisjoint(evidence.prose) else topics_in(evidence.prose)
 
 
+def topics_told(evidence: Evidence) -> Mapping[str, float]:
+    """The topics of a failure that is only told of, in a few words; none of one that a program printed."""
+    outcome = evidence.outcome
+    told = outcome is not None and (outcome.kind == "said" or outcome.name == "trouble")
+    return topics_in(evidence.prose) if told and len(evidence.prose) <= _MAX_CHARACTERS_TOLD else {}
+
+
+_MAX_CHARACTERS_TOLD: Final = 240
+
+
 def topics_asked(evidence: Evidence) -> Mapping[str, float]:
     """The topics that the questions alone are about, without what is said around them."""
     return topics_in("\n".join(_QUESTION.findall(evidence.prose)))
