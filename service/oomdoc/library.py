@@ -63,7 +63,7 @@ def diagnosed(
     from oomdoc.chat.further import in_parts
     from oomdoc.diagnosis.engine import diagnose as run
     from oomdoc.intake import read
-    from oomdoc.intake.redact import masked_tree
+    from oomdoc.intake.redact import mask, masked_tree
     from oomdoc.intake.several import several_questions
     from oomdoc.report.report import Report
     from oomdoc.stated import stated_fields
@@ -77,9 +77,12 @@ def diagnosed(
         return Report(run(evidence, plans=plans), evidence.language if language == "auto" else language)
 
     whole = report(sources)
-    if len(sources) != 1 or stated or (several := several_questions(sources[0].text)) is None:
+    if len(sources) != 1 or stated or several_questions(sources[0].text) is None:
         return whole
-    return in_parts(whole, several, lambda first: report([Source(sources[0].name, first)]))
+    several = several_questions(mask(sources[0].text).text)  # the questions are quoted
+    return (
+        whole if several is None else in_parts(whole, several, lambda first: report([Source(sources[0].name, first)]))
+    )
 
 
 def estimate(job: Job | Mapping[str, Any] | None = None, /, **fields: Any) -> EstimateReport:

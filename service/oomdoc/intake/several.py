@@ -18,6 +18,8 @@ from oomkb.dataclass import dataclass
 _RE: Final = patterns(__file__)
 _MAX_CHARACTERS_OF_QUESTION: Final = 240
 _MAX_QUESTIONS: Final = 6
+_MAX_CHARACTERS: Final = 8_000
+"""Of a text that is looked at: a longer one is a log."""
 _NUMBERS: Final = ("123456789", "①②③④⑤⑥⑦⑧⑨", "abcdef")
 
 
@@ -34,7 +36,7 @@ class Several:
 
 def several_questions(text: str) -> Several | None:
     """The questions of a text, where it puts more than one that can be told apart."""
-    return _numbered(text) or _in_a_row(text)
+    return _numbered(text) or _in_a_row(text) if len(text) <= _MAX_CHARACTERS else None
 
 
 def _numbered(text: str) -> Several | None:

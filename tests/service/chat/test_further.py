@@ -71,6 +71,12 @@ def test_what_was_said_is_not_said_again() -> None:
     assert not report.further
 
 
+def test_a_secret_in_a_question_is_masked() -> None:
+    key = "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZ012345ab"
+    text = f"Qwen3-8B, vLLM, one RTX 4090. 1) does bf16 fit? 2) and fp8 with my token {key}?"
+    assert key not in oomdoc.diagnose(text).json()
+
+
 def test_own_figures_answer_all_questions_at_once() -> None:
     text = "Batch 2 peaks at 17.4 GB, batch 4 at 22.6 GB on a 48 GB card. 1) what would 10 take? 2) biggest that fits?"
     assert not oomdoc.diagnose(text).further
