@@ -204,7 +204,7 @@ def following(changes: Mapping[str, Any], base: Job) -> dict[str, Any]:
     engine = changes.get("framework", base.framework) or ENGINE
     splits = serves and has(engine, "serving.tp", serving=True)
     if splits and isinstance(gpus, int) and gpus > 1 and not any(changes.get(n) or base.get(n) for n in degrees):
-        found["tp"] = gpus
+        found["tp"] = 1 << (gpus.bit_length() - 1)  # heads divide by powers of two: of three cards one stays idle
     return found
 
 

@@ -415,3 +415,14 @@ def test_a_plan_that_leaves_layers_out_is_what_its_own_fields_cost() -> None:
     assert change["fields"] == {"serving.gpu_layers": change["to"]}
     again = price(Job.from_document(job), careful=True).estimate
     assert (again.needed_bytes or 0) / GIB == pytest.approx(plan["needed_gib"], abs=0.02)
+
+
+@pytest.mark.parametrize("cards", [3, 6, 7])
+def test_a_server_on_a_number_of_cards_that_heads_do_not_divide(cards: int) -> None:
+    """Gemma 3 27B has 32 heads: tensor parallel over a power of two, the other cards idle."""
+    text = f"serve gemma-3-27b-it in int4 with vllm at 16k on {cards} L4s. 1) does it fit? 2) how many chats at once?"
+    report = oomdoc.diagnose(text)
+    assert report.diagnosis.outlook is not None
+    assert report.diagnosis.outlook.answer == "fits"
+    ((_, answer),) = report.further
+    assert "requests of 16,384 tokens" in answer
