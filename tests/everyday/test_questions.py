@@ -68,3 +68,10 @@ def test_a_length_that_is_needed_is_kept(text: str) -> None:
     fields = {name for plan in found["plans"] for change in plan["changes"] for name in change.get("fields", {})}
     assert fields
     assert fields.isdisjoint({"seq_len", "serving.max_model_len"})
+
+
+def test_thousands_are_no_batch() -> None:
+    report = oomdoc.diagnose("Will Qwen3-8B QLoRA fit on one RTX 4090? and what batch at 4k?")
+    assert report.diagnosis.job.micro_batch in (None, 1)
+    assert report.diagnosis.outlook is not None
+    assert report.diagnosis.outlook.answer == "fits"

@@ -213,6 +213,9 @@ def _facts(mention: _Mention) -> Iterator[Fact]:
         yield Fact("params_b", size, mention.span, origin, max(0.3, sure))
 
 
+_OF_TOKENS: Final = frozenset({"seq_len", "max_model_len", "_prompt_len", "_completion_len", "_global_batch"})
+
+
 def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]:
     """The value as its kind reads it, and where it ends; ``None`` where it cannot be one."""
     kind = setting.kind
@@ -222,6 +225,8 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
         low, high = _RANGES.get(setting.fact, (1, 65536))
         if value is None or whole is None or not low <= value <= high:
             return None, at
+        if whole[2] and setting.fact not in _OF_TOKENS:
+            return None, at  # "which batch at 4k": thousands are of tokens
         if setting.fact == "gpu_count" and _RE["series"].fullmatch(whole[1]):
             return None, at
         return value, whole.end()
