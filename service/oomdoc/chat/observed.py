@@ -93,12 +93,12 @@ def usual_requests(session: Session, text: str) -> tuple[Session, Reply | None]:
 
     Told on its own after such a question, the length is answered with how many of these there may be.
     """
-    asked, longest = asked_in(text), session.job.get("serving.max_model_len")
+    asked, longest = asked_in(text), session.job.get("serving.max_model_len") or session.job.seq_len
     counted = asked.wanted == "requests" or _AT_ONCE in session.about
     each = asked.request_length if counted and session.job.objective == "inference" else None
     if not each or not longest or each >= longest:
         return session, None
-    session = session.noting({"seq_len": each})
+    session = session.noting({"seq_len": each, "serving.max_model_len": longest})
     if asked.wanted != "fit" or asks(text):
         return session, None
     question = word("chat.ask-requests", session.language)
