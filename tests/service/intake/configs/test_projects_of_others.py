@@ -185,3 +185,9 @@ def test_that_nothing_is_offloaded_may_be_stated(devices: tuple[str, str], offlo
 
 def test_prompt_and_answer_together_are_the_length_of_a_sample() -> None:
     assert job_of(VERL, "v.sh").seq_len == 96
+
+
+def test_the_default_of_a_script_s_argument_is_written_inside_it() -> None:
+    text = '#!/bin/bash\nLEN="${2:-80000}"\nvllm serve "$1" --max-model-len "$LEN"\n'
+    made = patch(text, filename="serve.sh", changes={"serving.max_model_len": 32768})
+    assert 'LEN="${2:-32768}"' in made.text

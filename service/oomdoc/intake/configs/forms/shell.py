@@ -274,7 +274,7 @@ class _Tokeniser:
         name = raw.strip("${}")
         if not raw.startswith("$"):
             return
-        base = _NAME.match(name)
+        base = _NAME.match(name) or re.match(r"\d{1,2}(?=:?[-=])", name)
         if base is None:
             return
         known = self.out.variables.get(base[0])
