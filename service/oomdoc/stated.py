@@ -18,6 +18,7 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, RecordError, note
 from oomkb.frameworks import ENGINE, has
+from oomkb.frameworks.circumstances import largest_split
 from oomkb.limits import check_tree, shown
 from oomkb.memory.job import Job, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_dotted, value_schema
@@ -204,7 +205,7 @@ def following(changes: Mapping[str, Any], base: Job) -> dict[str, Any]:
     engine = changes.get("framework", base.framework) or ENGINE
     splits = serves and has(engine, "serving.tp", serving=True)
     if splits and isinstance(gpus, int) and gpus > 1 and not any(changes.get(n) or base.get(n) for n in degrees):
-        found["tp"] = 1 << (gpus.bit_length() - 1)  # heads divide by powers of two: of three cards one stays idle
+        found["tp"] = largest_split(gpus)
     return found
 
 

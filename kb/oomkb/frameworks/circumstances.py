@@ -239,8 +239,13 @@ def ranks_left(job: Job) -> int:
 
 
 def split_over_cards(job: Job) -> int:
-    """As many parts as there are cards, where the cards are a power of two."""
-    return 1 << (max(1, all_cards(job) // (job.pp or 1)).bit_length() - 1)
+    """The tensor-parallel size of a server over all its cards."""
+    return largest_split(all_cards(job) // (job.pp or 1))
+
+
+def largest_split(cards: int) -> int:
+    """The largest power of two of cards, by which attention heads divide: of three cards one stays idle."""
+    return 1 << (max(1, cards).bit_length() - 1)
 
 
 def spread_layers(job: Job) -> int | None:

@@ -69,7 +69,8 @@ def ranks(job: Job, shape: ModelShape) -> tuple[int, int, int, int, int, int, in
     gpus = (job.gpus or 0) * (job.nodes or 1)
     world = job.world or gpus or (job.dp or 1) * model_parallel(job)
     if job.objective == "inference" and (job.dp is None or "dp" in job.assumed):
-        world = max(1, world // model_parallel(job)) * model_parallel(job)  # of three cards a server leaves one idle
+        replica = model_parallel(job)
+        world = max(replica, world - world % replica)  # of three cards a server leaves one idle
     for sizes, split in ranks_needed(job).items():
         if world % split:
             raise JobError(

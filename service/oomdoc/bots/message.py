@@ -9,6 +9,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from oomdoc.intake.topics import is_chinese
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, OomdocError
 
@@ -226,4 +227,4 @@ def parsed(raw: bytes | str) -> dict[str, Any]:
 
 def spoken(text: str) -> str:
     """The language to answer in; as in the chat, one Chinese character is enough."""
-    return "zh" if any("一" <= c <= "鿿" for c in text) else "en"
+    return "zh" if is_chinese(text) else "en"

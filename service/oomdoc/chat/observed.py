@@ -15,6 +15,7 @@ from oomdoc.diagnosis.own_lines import Size, by_measured_line, measured_line
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake import read, read_text
 from oomdoc.intake.asked import asked_in
+from oomdoc.intake.polarity import ends_as_question
 from oomdoc.report.words import render, word
 from oomkb.frameworks import has
 from oomkb.memory.job import Job
@@ -53,7 +54,7 @@ def by_own_figures(session: Session, turn: Turn, text: str) -> tuple[Session, Re
         return None
     line = replace(line, asked=tuple(Size(size) for size in turn.changes.values()))
     said = [render(message, session.language) for message in by_measured_line(line)]
-    if turn.kind == "change" and not text.rstrip().endswith(("?", "？")):
+    if turn.kind == "change" and not ends_as_question(text):
         session = session.then(job, difference(session.job, job))
     return session, Reply(parts.joined(said), {}, session.job)
 

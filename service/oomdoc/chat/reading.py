@@ -252,9 +252,8 @@ def _of_cache(one: Said, turn: str, formats: Sequence[tuple[int, int]], context:
     if one.value not in ALONE["serving.kv_dtype"]:
         return False
     part = clause(turn, one.start, one.end)
-    at = turn.find(part)
     if _RE["cache"].search(part) and not _RE["weights"].search(part):
-        return [at <= start < at + len(part) for start, _ in formats].count(True) == 1
+        return sum(clause(turn, *span) == part for span in formats) == 1
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
     dealt = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
     dealt |= one.field == "param_dtype" and context.job.quant in GGUF_BYTES  # of a file of few bits nobody wants 16

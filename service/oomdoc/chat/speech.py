@@ -8,8 +8,8 @@ from typing import Final
 from oomdoc.chat.describing import is_pasted
 from oomdoc.chat.explicit import SENTENCE_WORDS
 from oomdoc.chat.session import Session
+from oomdoc.intake.topics import is_chinese
 
-_CHINESE: Final = re.compile(r"[一-鿿]")
 _LATIN_WORD: Final = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -18,7 +18,7 @@ def language_of(session: Session, text: str) -> str:
 
     Keys, flags, names and pasted material are written in Latin letters by everybody.
     """
-    if _CHINESE.search(text):
+    if is_chinese(text):
         return "zh"
     if not session.steps:
         return "en"

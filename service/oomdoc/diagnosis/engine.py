@@ -249,7 +249,6 @@ _COMPLETED_BY_ITS_TEXT: Final = (
 
 
 def _job(evidence: Evidence, warnings: list[Message]) -> Job:
-
     try:
         return to_job(evidence.facts, evidence.framework, evidence.versions)
     except OomdocError as error:

@@ -11,6 +11,7 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import clause
 from oomdoc.intake.sieve import Sieve, Vocabulary, candidates
+from oomkb.records.versions import version_of
 
 _KNOWN: Final = names_in(
     "torch transformers deepspeed flash-attn bitsandbytes megatron-core torchvision accelerate peft trl vllm"
@@ -70,7 +71,8 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
         for found in _MOVED.finditer(text) if _MOVED in tried else ():
-            if _parts(found["version"]) > _parts(found["old"]):
+            old, new = version_of(found["old"]), version_of(found["version"])
+            if old is not None and new is not None and new > old:
                 out[_package(found["name"])] = (found["version"], line)
         for found in _TAGGED.finditer(text) if _TAGGED in tried else ():
             name = _package(_TAGS.get(found["name"], found["name"]))
@@ -78,10 +80,6 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
         for found in _BANNER.finditer(text) if _BANNER in tried else ():
             out["vllm"] = (found["version"], line)
     return out
-
-
-def _parts(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:

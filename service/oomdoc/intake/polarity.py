@@ -20,6 +20,11 @@ def asks_on(text: str, at: int) -> bool:
     return stop is not None and stop[0] in "?？"
 
 
+def ends_as_question(text: str) -> bool:
+    """Whether a text ends with a question mark."""
+    return text.rstrip().endswith(("?", "？"))
+
+
 def with_question_marks(text: str) -> str:
     """The text with a mark behind each line that ends in a question without one, as people type in a chat.
 

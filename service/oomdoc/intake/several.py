@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import with_question_marks
+from oomdoc.intake.polarity import ends_as_question, with_question_marks
 from oomdoc.intake.worded import ROWS
 from oomkb.dataclass import dataclass
 
@@ -61,7 +61,7 @@ def _in_a_row(text: str) -> Several | None:
     asked = False
     for sentence in _sentences(with_question_marks(text)):
         since += sentence
-        if sentence.rstrip().endswith(("?", "？")):
+        if ends_as_question(sentence):
             if asked and not _is_long(since):
                 further.append(since.strip())
             else:
@@ -79,7 +79,7 @@ def statement_and_question(text: str) -> tuple[str, str]:
     said = ""
     sentences = list(_sentences(with_question_marks(text.strip())))
     for number, sentence in enumerate(sentences):
-        if sentence.rstrip().endswith(("?", "？")):
+        if ends_as_question(sentence):
             return said.strip(), "".join(sentences[number:]).strip()
         said += sentence
     return "", text

@@ -48,6 +48,7 @@ LIKENESSES: Final = (
 share of the question's words (twice: more by the rare ones; by those of the examples alone) that the topic holds; and
 by sentence vectors the nearest example, the three nearest, their mean.
 """
+_NEAREST: Final = "best-vector"
 _WEIGHTS: Final = Path(__file__).with_name("topics.toml")
 _VECTORS: Final = Path(__file__).with_name("topics.npz")
 _CHARS: Final = 240
@@ -106,9 +107,7 @@ class Recogniser:
         """
         import numpy as np
 
-        from oomkb.retrieval.views import embedded, plain_words
-
-        words, vector = words_of(question), embedded(plain_words(question)[:_CHARS])
+        words, vector = words_of(question), _vector_of(question)
         best, three = self._best(self._vectors @ vector)
         three_words = three * 0 if "three-words" in unused else self._best(self._examples.cosines(words))[1]
         held = self._held.shares(words, [name not in unused for name in LIKENESSES if name.startswith("held")])
@@ -124,19 +123,19 @@ class Recogniser:
         best[np.isneginf(best)] = 0.0
         return best[:, 0], best.mean(axis=1)
 
-    def nearest(self, vector: np.ndarray[Any, Any]) -> Mapping[str, float]:
-        """Topic -> likeness of its nearest example by sentence vectors."""
-        return dict(zip(self.ids, self._best(self._vectors @ vector)[0].tolist(), strict=True))
+    def ranked(self, question: str) -> list[tuple[str, float, float]]:
+        """(topic, probability that the question is about it, likeness of its nearest example by sentence vectors).
 
-    def probabilities(self, question: str) -> dict[str, float]:
-        """Topic -> probability that it is what the question is about, highest first; the rest is that of none."""
+        Most probable first; what is left to 1 is the probability that it is about none.
+        """
         import numpy as np
 
         weights, none, unused = _weights()["zh" if is_chinese(question) else "en"]
-        scores = self.likenesses(question, unused) @ weights - none
-        odds = np.exp(np.minimum(scores, 50.0))
+        likenesses = self.likenesses(question, unused - {_NEAREST})
+        odds = np.exp(np.minimum(likenesses @ weights - none, 50.0))
         shares = odds / (1.0 + odds.sum())
-        return {self.ids[n]: float(shares[n]) for n in np.argsort(-shares)}
+        nearest = likenesses[:, LIKENESSES.index(_NEAREST)]
+        return [(self.ids[n], float(shares[n]), float(nearest[n])) for n in np.argsort(-shares)]
 
 
 class _Words:
@@ -218,6 +217,12 @@ def _encoded(texts: Sequence[str]) -> np.ndarray[Any, Any]:
     from oomkb.retrieval.views import plain_words
 
     return encoder().encode_quickly([plain_words(text)[:_CHARS] for text in texts])
+
+
+def _vector_of(question: str) -> np.ndarray[Any, Any]:
+    from oomkb.retrieval.views import embedded, plain_words
+
+    return embedded(plain_words(question)[:_CHARS])
 
 
 def mark_of(text: str) -> int:
@@ -333,14 +338,11 @@ def _near(part: str) -> tuple[tuple[str, float], ...]:
 
     One that is not sure is ruled out where a text about no topic is nearer than all its examples.
     """
-    found = list(takewhile(lambda pair: pair[1] >= NEAR, _shipped().probabilities(part).items()))
-    if not found or found[0][1] >= _BEYOND_OTHERS or not len(others := _vectors_of_others()):
-        return tuple(found)
-    from oomkb.retrieval.views import embedded, plain_words
-
-    vector = embedded(plain_words(part)[:_CHARS])
-    nearest, examples = float((others @ vector).max()), _shipped().nearest(vector)
-    return tuple((name, share) for name, share in found if share >= _BEYOND_OTHERS or examples[name] >= nearest)
+    found = list(takewhile(lambda one: one[1] >= NEAR, _shipped().ranked(part)))
+    least = -1.0
+    if found and found[0][1] < _BEYOND_OTHERS and len(others := _vectors_of_others()):
+        least = float((others @ _vector_of(part)).max())
+    return tuple((name, share) for name, share, nearest in found if share >= _BEYOND_OTHERS or nearest >= least)
 
 
 def topics_in(prose: str) -> Mapping[str, float]:

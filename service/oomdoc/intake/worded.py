@@ -57,13 +57,9 @@ def models_in(text: str) -> list[Mention]:
     if not found:
         sizes = list(ROWS["bare_size"].finditer(text))
         of_family = _of_family(text, [size[1] for size in sizes])
-        found = [
-            (
-                *s.span(),
-                Alternative(s[0], {"model": of_family.get(s[1]), "params_b": None if of_family else float(s[1])}),
-            )
-            for s in sizes
-        ]
+        for size in sizes:
+            fields = {"model": of_family.get(size[1]), "params_b": None if of_family else float(size[1])}
+            found.append((*size.span(), Alternative(size[0], fields)))
     return found
 
 

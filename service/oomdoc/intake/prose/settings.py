@@ -213,7 +213,10 @@ def _facts(mention: _Mention) -> Iterator[Fact]:
         yield Fact("params_b", size, mention.span, origin, max(0.3, sure))
 
 
-_OF_TOKENS: Final = frozenset({"seq_len", "max_model_len", "_prompt_len", "_completion_len", "_global_batch"})
+_IN_THOUSANDS: Final = frozenset({"seq_len", "max_model_len", "_prompt_len", "_completion_len", "_global_batch"})
+"""Counts that people write with a "k": lengths, and a batch over all cards. Behind any other, "which batch at 4k", the
+number is a length.
+"""
 
 
 def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]:
@@ -225,8 +228,8 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
         low, high = _RANGES.get(setting.fact, (1, 65536))
         if value is None or whole is None or not low <= value <= high:
             return None, at
-        if whole[2] and setting.fact not in _OF_TOKENS:
-            return None, at  # "which batch at 4k": thousands are of tokens
+        if whole[2] and setting.fact not in _IN_THOUSANDS:
+            return None, at
         if setting.fact == "gpu_count" and _RE["series"].fullmatch(whole[1]):
             return None, at
         return value, whole.end()
