@@ -69,12 +69,14 @@ def _is_adapter(fact: Fact) -> bool:
 
 
 def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line], words: Vocabulary) -> Iterator[Fact]:
-    parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": []}
+    parts: dict[str, list[Line]] = {"prose": [], "settings": [], "log": [], "notes": []}
     for line, kind in zip(lines, kinds, strict=True):
         if kind in ("command", "config", "code"):
             parts["settings"].append(line)
-            around = (_quoted_before(line), _told_behind(line) if kind == "command" else None)
-            parts["prose"] += [said for said in around if said is not None]
+            behind = _told_behind(line) if kind == "command" else None
+            parts["prose"] += [said for said in (_quoted_before(line), behind) if said is not None]
+            command = line if behind is None else line._replace(text=line.text.removesuffix(behind.text))
+            parts["notes"].append(_ending(command))
         elif kind != "blank":
             parts[kind].append(line)
             if kind == "log" and not line.logged and _RE["spoken"].match(line.text):
@@ -87,7 +89,7 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
                 )
     parts = {name: distinct(part, repeats=8, characters=60_000) for name, part in parts.items()}
     prose, settings = parts["prose"], parts["settings"]
-    yield from read_hardware(prose + [_ending(line) for line in settings], words, anywhere=everything)
+    yield from read_hardware(prose + parts["notes"], words, anywhere=everything)
     yield from read_models(prose, words, prose=True)
     yield from read_models(settings, words, prose=False)
     yield from read_words(prose, words)

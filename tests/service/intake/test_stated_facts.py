@@ -140,6 +140,13 @@ SAID = {
         ("only 300MB free out of 24GB", {"capacity_gib": 24}),
         ("RAM: 30 GB used of 64 GB of RAM", {"capacity_gib": None}),
         ("an M3 Max with 36GB of unified memory", {"capacity_gib": 36}),
+        ("is an M3 Max with 96GB enough", {"gpu": "M3 Max 96GB"}),
+        ("my macbook has 64 GB, can it run that", {"gpu": "macbook 64GB"}),
+        ("my A100 has 80 GB", {"gpu": "A100", "capacity_gib": 80}),
+        ("the 4090 has 12 GB free", {"gpu": "4090", "capacity_gib": None}),
+        ("vllm serve org/thing-7b --tensor-parallel-size 2 --max-model-len 65536 --max-num-seqs 64 on 2x H100, error: "
+         "the maximum number of tokens that can be stored in the cache is smaller than what one request needs here",
+         {"gpu": "H100", "gpu_count": 2}),
         ("each GPU has 24 GiB", {"capacity_gib": 24}),
     ],
     "words": [

@@ -17,9 +17,11 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
+from oomkb.units import GIB
 
 if TYPE_CHECKING:
     from oomkb.catalog.gpus import GpuMention
+    from oomkb.memory.device import Device
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__, count=COUNT)
@@ -110,7 +112,22 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
         or _RE["numbered"].search(text[max(0, begin - 12) : begin])
     ):
         return None
-    return _RE["plural"].sub("", name).strip(" -,"), begin, _count(text, begin, mention.end)[0] or mention.count
+    name = _with_box_size(_RE["plural"].sub("", name).strip(" -,"), mention.device)
+    return name, begin, _count(text, begin, mention.end)[0] or mention.count
+
+
+def _with_box_size(name: str, device: Device) -> str:
+    """A machine of unified memory by the size that it is sold with, of which the GPU gets a part: ``M3 Max with 96GB``.
+
+    Without it the size would be the GPU's own.
+    """
+    from oomkb.catalog import gpus
+
+    box_bytes = device.nominal_bytes if device.unified else None
+    named = gpus.find(name) if box_bytes else None
+    if not box_bytes or (named is not None and named.nominal_bytes == box_bytes):
+        return name
+    return f"{name} {box_bytes / GIB:g}GB"
 
 
 def _named(line: Line, mention: GpuMention, *, several: bool, lone: bool) -> Iterator[Fact]:
