@@ -12,14 +12,20 @@ from typing import Final
 
 from oomkb.memory.mode import Mode
 from oomkb.memory.moe import activate, dora, gated, routed_experts
-from oomkb.memory.ops import Ops
+from oomkb.memory.ops import Ops, each
 from oomkb.memory.quantized import quantized
-from oomkb.memory.tape import Leaf, Tape, Tensor
+from oomkb.memory.tape import Tape, Tensor, parameter
 from oomkb.memory.token_mixers import mix
 
-_STAT: Final = "T"
 _READ: Final = {"pre": ("norm1", "norm2"), "sandwich": ("norm1", "norm3"), "parallel": ("norm1",)}
 """Norms whose output only matrix products read: the casts that each makes for itself are one when compiled."""
+_NORMS: Final = {
+    "pre": (("norm1", "", ""), ("norm2", "", "")),
+    "sandwich": (("norm1", "norm2", ""), ("norm3", "norm4", "")),
+    "post": (("", "norm1", ""), ("", "norm2", "")),
+    "after": (("", "", "norm1"), ("", "", "norm2")),  # OPT-350m
+}
+"""By order: the norms around attention and around the feed-forward part (:meth:`Layer._block`)."""
 
 
 class Layer:
@@ -35,47 +41,29 @@ class Layer:
 
     # -- weights -------------------------------------------------------------------------------------------------
 
-    def weight(self, name: str, unit: str) -> Tensor:
-        """A parameter of the base model."""
+    def weight(self, name: str, unit: str, *, adapter: bool = False) -> Tensor:
+        """A parameter of the base model, or of an adapter."""
         found = self.weights.get(name)
         if found is None:
-            leaf = Leaf("g:" + unit, self.mode.param) if self.mode.trained else None
-            found = self.weights[name] = Tensor(None, "g:" + unit, self.mode.param, leaf)
-        return found
-
-    def adapter(self, name: str, unit: str) -> Tensor:
-        """A parameter of an adapter."""
-        found = self.weights.get(name)
-        if found is None:
-            found = self.weights[name] = Tensor(
-                None, "g:" + unit, self.mode.adapter, Leaf("g:" + unit, self.mode.adapter)
-            )
+            size, trained = (self.mode.adapter, True) if adapter else (self.mode.param, self.mode.trained)
+            found = self.weights[name] = parameter(unit, size, trained=trained)
         return found
 
     def project(self, x: Tensor, name: str, inner: str, outer: str, *, rows: str = "T") -> Tensor:
         """A linear module, with its adapter where it has one (peft 0.21 ``lora.Linear.forward``)."""
         ops, given = self.ops, x  # the caller of a module holds its argument until it returns
         if self.mode.quant:
-            result = quantized(
-                ops,
-                x,
-                f"{inner}*{outer}",
-                f"{rows}*{outer}",
-                compute=self.mode.autocast or self.mode.param,
-                keeps=self.mode.quant_keeps,
-                saves=self.mode.quant_saves,
-            )
+            result = quantized(ops, x, f"{inner}*{outer}", f"{rows}*{outer}", self.mode)
         else:
             result = ops.linear(x, self.weight(name, f"{inner}*{outer}"), f"{rows}*{outer}")
         if name not in self.mode.adapters:
             return result
         kept = result.size
         x = x if self.mode.fused == "adapters" else ops.cast(x, self.mode.adapter)
-        down, up = self.adapter(name + ".A", f"{inner}*r"), self.adapter(name + ".B", f"r*{outer}")
-        if self.mode.quant and self.mode.autocast:
-            kept = result.size
+        down = self.weight(name + ".A", f"{inner}*r", adapter=True)
+        up = self.weight(name + ".B", f"r*{outer}", adapter=True)
         if self.mode.dora:
-            scale = self.adapter(name + ".magnitude", outer)
+            scale = self.weight(name + ".magnitude", outer, adapter=True)
             more = dora(ops, x, result, (down, up, scale), (rows, inner, outer), self.mode)
         else:
             low = ops.linear(ops.dropout(x, self.mode.lora_dropout), down, f"{rows}*r")
@@ -87,7 +75,7 @@ class Layer:
 
     # -- norms ---------------------------------------------------------------------------------------------------
 
-    def norm(self, x: Tensor, name: str, width: str = "h", *, kind: str = "", stat: str = _STAT) -> Tensor:
+    def norm(self, x: Tensor, name: str, width: str = "h", *, kind: str = "", stat: str = "T") -> Tensor:
         """A normalisation of the last dimension."""
         ops, kind = self.ops, kind or self.mode.norm
         if kind.startswith("ln"):
@@ -169,14 +157,10 @@ class Layer:
             return self.weight(name, unit)
         # peft 0.21 folds both factors, in the weights' dtype, into one ``baddbmm`` (``_LoraFactorsProxy``).
         ops, tape, size = self.ops, self.tape, self.mode.param
-        down, up = self.adapter(name + ".A", f"{rank}X*r*{inner}"), self.adapter(name + ".B", f"{rank}X*r*{outer}")
-        down, up = ops.cast(down, size), ops.cast(up, size)
-        shapes = ((down.unit, down.size), (up.unit, up.size))
-
-        def backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> list[Tensor | None]:
-            return [tape.new(*shape) for shape in shapes]
-
-        node = tape.record((down, up), (down.detached(), up.detached()), backward)
+        down = ops.cast(self.weight(name + ".A", f"{rank}X*r*{inner}", adapter=True), size)
+        up = ops.cast(self.weight(name + ".B", f"{rank}X*r*{outer}", adapter=True), size)
+        made = each((down.unit, down.size), (up.unit, up.size))
+        node = tape.record((down, up), (down.detached(), up.detached()), made)
         return tape.new("w:" + unit, size, node)
 
     def feed(self, x: Tensor) -> Tensor:
@@ -185,8 +169,8 @@ class Layer:
 
     # -- attention -----------------------------------------------------------------------------------------------
 
-    def rotary(self, x: Tensor, heads: str) -> Tensor:
-        """Rotary embedding of one tensor of width ``heads``; tables come in the hidden states' dtype."""
+    def rotary(self, x: Tensor) -> Tensor:
+        """Rotary embedding of one tensor; tables come in the hidden states' dtype."""
         ops, kind = self.ops, self.mode.rotary
         if kind == "none":
             return x
@@ -194,14 +178,13 @@ class Layer:
         if self.mode.fused:
             return ops.scale(x)  # one kernel
         if kind == "full":
-            return ops.cast(ops.rotate(x, f".5*{x.unit}", table), size)
+            return ops.cast(ops.rotate(x, table), size)
         turned, rest = ops.part(x, f"p*{x.unit}"), ops.part(x, f"u*{x.unit}")
-        turned = ops.rotate(turned, f".5*{turned.unit}", table)
-        return ops.cat(turned, rest, x.unit)
+        return ops.cat(ops.rotate(turned, table), rest, x.unit)
 
     def repeated(self, t: Tensor, unit: str) -> Tensor:
         """``repeat_kv``: key or value heads expanded over the query heads."""
-        return self.ops.widen(t, unit) if self.mode.single else self.ops.copy(t, unit=unit)
+        return self.ops.part(t, unit) if self.mode.single else self.ops.copy(t, unit=unit)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, *, value: str = "q") -> Tensor:
         """Scores, softmax and weighted sum, eager or in one kernel."""
@@ -234,9 +217,8 @@ class Layer:
             return self._math(q, k, v, value)
         if m.attention == "sdpa" and m.grouped and m.mask:
             k, v = self.repeated(k, "T*q"), self.repeated(v, f"T*{value}")
-        out = ops.sdpa(
-            q, k, v, f"T*{value}", "B*n*S", "B*S*S" if m.mask and m.attention == "sdpa" and not m.slopes else None
-        )
+        mask = "B*S*S" if m.mask and m.attention == "sdpa" and not m.slopes else None
+        out = ops.sdpa(q, k, v, f"T*{value}", mask)
         # The kernel's output lies in memory as the queries do; token by token is what the projection reads.
         return ops.copy(out) if m.by_heads else out
 
@@ -282,9 +264,8 @@ class Layer:
             q = ops.heads(self._head_norm(self.project(x, "q", "h", "q"), "q_norm", "T*n"))
             k = ops.heads(self._head_norm(self.project(x, "k", "h", "k"), "k_norm", "T*m"))
             v = ops.heads(self.project(x, "v", "h", "k"))
-        q, k = self.rotary(q, "q"), self.rotary(k, "k")
+        q, k = self.rotary(q), self.rotary(k)
         out = self.attend(q, k, v)
-        out = ops.cast(out, out.size)
         return self.project(out, "o", "q", "h")
 
     def _head_norm(self, x: Tensor, name: str, stat: str) -> Tensor:
@@ -306,12 +287,9 @@ class Layer:
         k_pass, k_rot = ops.split(latent, ("T*lkv", "T*dr"))
         wide = self.project(self.norm(k_pass, "kv_a_norm", "lkv", kind="rms"), "kv_b", "lkv", "kvb")
         k_nope, v = ops.split(wide, ("pn*T*q", "T*vh"))
-        q_rot, k_rot = (
-            ops.rotate(q_rot, f".5*{q_rot.unit}", self.table),
-            ops.rotate(k_rot, f".5*{k_rot.unit}", self.table),
-        )
+        q_rot, k_rot = ops.rotate(q_rot, self.table), ops.rotate(k_rot, self.table)
         query = ops.cat(q_pass, q_rot, "T*q")
-        key = ops.cat(k_nope, ops.widen(k_rot, "pr*T*q"), "T*q")
+        key = ops.cat(k_nope, ops.part(k_rot, "pr*T*q"), "T*q")
         out = self.attend(query, key, v, value="vh")
         return self.project(out, "o", "vh", "h")
 
@@ -321,77 +299,34 @@ class Layer:
         """One layer from hidden states to hidden states."""
         self.table = 4.0 if self.mode.wide_rotary else x.size
         order = self.mode.order if self.mixes == "attention" else "pre"
-        play: Callable[[Tensor], Tensor] = getattr(self, "_" + order)
-        return play(x)
+        if order in ("parallel", "neox"):
+            return self._side_by_side(x, order)
+        first, second = _NORMS[order]
+        out = self._block(x, self.attention, first) if self.mixes != "none" else x
+        return self._block(out, self.feed, second) if self.feeds != "none" else out
+
+    def _block(self, x: Tensor, play: Callable[[Tensor], Tensor], norms: tuple[str, str, str]) -> Tensor:
+        """Attention or feed-forward with its residual sum, and the norms before it, after it and after the sum."""
+        before, after, last = norms
+        residual = x
+        x = self.norm(x, before) if before else x
+        x = play(x)
+        x = self._drop(self.norm(x, after) if after else x)
+        x = self.ops.add(residual, x)
+        return self.norm(x, last) if last else x
 
     def _drop(self, x: Tensor) -> Tensor:
         x = self.ops.scale(x) if self.mode.multiplier else x
         return self.ops.dropout(x, self.mode.dropout)
 
-    def _pre(self, x: Tensor) -> Tensor:
-        ops = self.ops
-        if self.mixes != "none":
-            residual = x
-            x = self.norm(x, "norm1")
-            x = self.attention(x)
-            x = self._drop(x)
-            x = ops.add(residual, x)
-        if self.feeds != "none":
-            residual = x
-            x = self.norm(x, "norm2")
-            x = self.feed(x)
-            x = self._drop(x)
-            x = ops.add(residual, x)
-        return x
-
-    def _sandwich(self, x: Tensor) -> Tensor:
-        ops = self.ops
-        residual = x
-        x = self.norm(x, "norm1")
-        x = self.attention(x)
-        x = self._drop(self.norm(x, "norm2"))
-        x = ops.add(residual, x)
-        residual = x
-        x = self.norm(x, "norm3")
-        x = self.feed(x)
-        x = self._drop(self.norm(x, "norm4"))
-        return ops.add(residual, x)
-
-    def _post(self, x: Tensor) -> Tensor:
-        ops = self.ops
-        residual = x
-        x = self.attention(x)
-        x = self.norm(x, "norm1")
-        x = ops.add(residual, x)
-        residual = x
-        x = self.feed(x)
-        x = self.norm(x, "norm2")
-        return ops.add(residual, x)
-
-    def _after(self, x: Tensor) -> Tensor:
-        """Norm after the residual sum (OPT-350m)."""
-        ops = self.ops
-        residual = x
-        x = self.attention(x)
-        x = self._drop(x)
-        x = ops.add(residual, x)
-        x = self.norm(x, "norm1")
-        residual = x
-        x = self.feed(x)
-        x = self._drop(x)
-        x = ops.add(residual, x)
-        return self.norm(x, "norm2")
-
-    def _parallel(self, x: Tensor) -> Tensor:
-        ops = self.ops
-        residual = x
+    def _side_by_side(self, x: Tensor, order: str) -> Tensor:
+        """Attention and feed-forward read the same hidden states, through one norm or each through its own."""
+        ops, residual = self.ops, x
+        if order == "neox":
+            attended = self._drop(self.attention(self.norm(x, "norm1")))
+            fed = self._drop(self.feed(self.norm(x, "norm2")))
+            return ops.add(ops.add(fed, attended), residual)
         x = self.norm(x, "norm1")
         attended = self._drop(self.attention(x))
         fed = self._drop(self.feed(x))
         return ops.add(ops.add(attended, fed), residual)
-
-    def _neox(self, x: Tensor) -> Tensor:
-        ops = self.ops
-        attended = self._drop(self.attention(self.norm(x, "norm1")))
-        fed = self._drop(self.feed(self.norm(x, "norm2")))
-        return ops.add(ops.add(fed, attended), x)

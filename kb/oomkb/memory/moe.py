@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from oomkb.memory.mode import Mode
-from oomkb.memory.ops import Ops
+from oomkb.memory.ops import Ops, each
 from oomkb.memory.tape import Tape, Tensor
 
 if TYPE_CHECKING:
@@ -70,12 +70,9 @@ def _xielu(ops: Ops, x: Tensor, alpha: Tensor) -> Tensor:
     low = ops.add(ops.unary(ops.unary(x), keeps="output"), x)
     below = ops.add(ops.mul(low, alpha), ops.scale(x))
     del low
-
-    def backward(tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> list[Tensor | None]:
-        return [tape.new(grad.unit, grad.size), tape.new(grad.unit, grad.size)]
-
-    node = ops.tape.record((above, below), (mask,), backward)
-    return ops.tape.new(x.unit, max(above.size, below.size), node)
+    size = max(above.size, below.size)
+    node = ops.tape.record((above, below), (mask,), each((x.unit, size), (x.unit, size)))
+    return ops.tape.new(x.unit, size, node)
 
 
 def dora(
@@ -152,18 +149,18 @@ def _grouped(layer: Layer, x: Tensor, chosen: Tensor) -> Tensor:
         sides = ops.split(both, ("K*fe", "K*fe"))
         del both
         product = gated(ops, sides.pop(0), sides.pop(), inplace=False, weight=chosen)
-        return ops.total(_product_by_expert(layer, product, layer.expert("experts.down", "fe", "h", ""), "K*h"), "T*h")
+        return ops.mean(_product_by_expert(layer, product, layer.expert("experts.down", "fe", "h", ""), "K*h"), "T*h")
     product = _clipped(layer, both) if layer.mode.router == "clipped" else _product(layer, both)
     del both
     out = _product_by_expert(layer, product, layer.expert("experts.down", "fe", "h", ""), "K*h")
     if layer.mode.router == "titan":
         out = ops.cast(out, 4.0)
         del product
-        return ops.total(ops.cast(ops.mul(out, chosen), size), "T*h")
+        return ops.mean(ops.cast(ops.mul(out, chosen), size), "T*h")
     weighted = ops.mul(out, chosen)
     del out, product
     weighted = ops.gather(weighted, "K*h")
-    return ops.cast(ops.total(weighted, "T*h"), size)
+    return ops.cast(ops.mean(weighted, "T*h"), size)
 
 
 def _product_by_expert(layer: Layer, x: Tensor, weight: Tensor, out: str) -> Tensor:

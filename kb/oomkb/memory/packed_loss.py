@@ -33,13 +33,8 @@ def packed_style(job: Job) -> str:
         last = tokens % chunk or chunk  # is the first in backward; what it leaves makes room for the others
         rows = round(max(last, chunk - 0.4 * last))
         chunked = f"rows={rows}" if tokens > chunk else "rows=T"
-        words.append(
-            "again"
-            if stated.get("entropy_checkpointing")
-            else chunked
-            if stated.get("entropy_from_logits_with_chunking")
-            else "entropy"
-        )
+        how = chunked if stated.get("entropy_from_logits_with_chunking") else "entropy"
+        words.append("again" if stated.get("entropy_checkpointing") else how)
     return " ".join(words)
 
 
@@ -48,7 +43,7 @@ def packed_log_probs(step: Training, logits: Tensor) -> Tensor:
     tape, size, words = step.tape, logits.size, step.head.divides.split()
     kept = logits.detached()  # the output keeps its name until the loss is there
     if "scaled" in words:
-        logits = tape.new(_ALL, size, tape.record((logits,), (), lambda t, g, s, n: (t.new(_ALL, size),)))
+        logits = step.ops.scale(logits)
     how = words[-1] if words[-1] not in ("packed", "scaled") else ""
     unit = f"{how[5:]}*V" if how.startswith("rows=") else _ALL
     wide = _WIDE if unit != _ALL or how == "rows=T" else size
@@ -57,47 +52,22 @@ def packed_log_probs(step: Training, logits: Tensor) -> Tensor:
         saved.append(tape.new(_ALL, wide))  # the logits in fp32, chunk after chunk
     if how:
         likely, product = tape.new(_ALL, wide), tape.new(unit, wide)
-        step.note("loss", "saved", "logits")
         del product
         saved += [likely] if how != "again" else []
         del likely
 
     def backward(t: Tape, grad: Tensor, s: Any, needs: object) -> tuple[Tensor]:
+        """The loss's gradient, beside it those of the softmax, its product with the logits and the log-sum-exp."""
         if not how:
             return (s[0].view(),)
-        beside = [t.new(_ALL, size)]
-        if how == "entropy":  # one graph: gradients of the logits are added as they come
-            return (_entropy_backward(t, unit, wide, s, beside),)
-        if how == "again":
-            s.append(t.new(_ALL, size))
-        else:  # the entropy has its own copy
-            del s[0]
-        entropy = _entropy_backward(t, unit, wide, s, [])
-        if wide != size:
-            entropy = t.new(_ALL, size)
-        total = t.new(_ALL, size)
-        del beside, entropy
-        return (total,)
+        if unit == _ALL and how != "rows=T":  # checkpointed, softmax and product are made once more
+            return (t.new_several(_ALL, size, 7 if how == "again" else 5)[0],)
+        own = t.new(_ALL, size)
+        del s[0]  # the entropy has its own copy
+        t.new_several(unit, wide, 5)
+        return (own,)
 
-    node = tape.record((logits,), tuple(saved), backward)
+    node = tape.record((logits,), saved, backward)
     step.note("loss", "saved", "logits")
     del kept
     return Tensor(None, _ALL, 0.0, node)
-
-
-def _entropy_backward(t: Tape, unit: str, size: float, saved: list[Any], beside: list[Tensor]) -> Tensor:
-    """Of softmax times logits to both, of the log-sum-exp, then the softmax's own; ``beside`` is added and let go."""
-    softmax, direct = t.new(unit, size), t.new(unit, size)
-    if beside:
-        direct = t.new(unit, size)
-        beside.clear()
-    shifted, exponential, summed = t.new(unit, size), t.new(unit, size), t.new(unit, size)
-    del shifted, exponential
-    both = t.new(unit, size)
-    del direct, summed
-    own = t.new(unit, size)
-    del softmax
-    saved.clear()
-    total = t.new(unit, size)
-    del both, own
-    return total

@@ -16,10 +16,10 @@ from oomkb.memory.blocks import Layer
 from oomkb.memory.forms import Form, Segment, minus, plus, segment
 from oomkb.memory.layer_simulation import simulated
 from oomkb.memory.mode import Head, Mode
-from oomkb.memory.ops import Ops
+from oomkb.memory.ops import Ops, each, fresh
 from oomkb.memory.packed_loss import packed_log_probs
-from oomkb.memory.preference_losses import log_softmax_backward, preference
-from oomkb.memory.tape import Leaf, Tape, Tensor
+from oomkb.memory.preference_losses import LOGITS, log_softmax, preference
+from oomkb.memory.tape import Leaf, Tape, Tensor, parameter
 
 _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel", "over")
 
@@ -39,8 +39,8 @@ class Program:
     kinds: tuple[str, ...]
 
 
-class _Step:
-    """One step of a small model: the plan of positions, played."""
+class Training:
+    """One step of a small model: the plan of positions, played forward, through the loss and backward."""
 
     def __init__(self, mode: Mode, head: Head, kinds: tuple[str, ...]) -> None:
         self.mode, self.head = mode, head
@@ -74,10 +74,8 @@ class _Step:
     def embed(self) -> Tensor:
         """Token (and position) embeddings."""
         head, mode, tape, ops = self.head, self.mode, self.tape, self.ops
-        leaf = Leaf("g:V*e", mode.param) if head.trained else None
-        self.table = Tensor(None, "g:V*e", mode.param, leaf)
-        source = self.table
-        if head.embed_grad and leaf is None:
+        source = self.table = parameter("V*e", mode.param, trained=head.trained)
+        if head.embed_grad and not head.trained:
             source = Tensor(None, "T*h", mode.param, Leaf("T*h", mode.param, keep=False))
 
         def backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> tuple[Tensor | None]:
@@ -86,10 +84,8 @@ class _Step:
         node = tape.record((source,), (), backward)
         x = tape.new("T*h", mode.param, node)
         if head.learned:
-            rows = Tensor(None, "g:rows*h", mode.param, Leaf("g:rows*h", mode.param) if head.trained else None)
-            places = tape.new(
-                "T*h", mode.param, tape.record((rows,), (), lambda t, g, s, n: (t.new("g:rows*h", g.size),))
-            )
+            rows = parameter("rows*h", mode.param, trained=head.trained)
+            places = tape.new("T*h", mode.param, tape.record((rows,), (), fresh(1, rows.unit)))
             x = ops.add(x, places)
             del places
         if head.scaled:
@@ -206,19 +202,13 @@ class _Step:
         self.entered = self.tape.mark()
         return (grad.view(),)
 
-
-class Training(_Step):
-    """Forward, loss and backward."""
+    # -- loss and backward ---------------------------------------------------------------------------------------
 
     def logits(self, x: Tensor) -> Tensor:
         """The output head, with soft-capping and scaling where the family has them."""
         ops, head = self.ops, self.head
-        weight = (
-            self.table
-            if head.tied
-            else Tensor(None, "g:V*e", self.mode.param, Leaf("g:V*e", self.mode.param) if head.trained else None)
-        )
-        return self.scaled(ops, ops.linear(x, weight, "T*V"))
+        weight = self.table if head.tied else parameter("V*e", self.mode.param, trained=head.trained)
+        return self.scaled(ops, ops.linear(x, weight, LOGITS))
 
     def scaled(self, ops: Ops, logits: Tensor) -> Tensor:
         """The logits as the family hands them out: divided, or capped softly."""
@@ -236,9 +226,8 @@ class Training(_Step):
         """Upcast, log-softmax, gather: two fp32 copies, of which the second is kept; ``given`` loses the logits."""
         tape, ops, logits = self.tape, self.ops, given.pop()
         if self.head.upcast == "compiled":  # one kernel each way: the logits stay, their gradient is made beside them
-            size = logits.size
-            node = tape.record((logits,), (logits.detached(),), lambda t, g, s, n: (t.new("T*V", size),))
-            return Tensor(None, "T*V", 0.0, node)
+            node = tape.record((logits,), (logits.detached(),), fresh(1, LOGITS, logits.size))
+            return Tensor(None, LOGITS, 0.0, node)
         style = self.head.upcast
         own = style == "plain" or style.startswith("script")
         narrow = style == "over" or (own and (not self.mode.autocast or style.endswith(" outside")))
@@ -251,14 +240,10 @@ class Training(_Step):
         del logits
         if style in ("shift", *_IN_PLACE[:2]):
             wide = ops.copy(wide)
-        size = wide.size
         if self.head.upcast in _IN_PLACE:  # the gradient is written over the logits
             node = tape.record((wide,), (wide.detached(),), lambda t, g, s, n: (s[0].view(),))
-            return Tensor(None, "T*V", 0.0, node)
-        node = tape.record((wide,), (None,), lambda t, g, s, n: log_softmax_backward(t, size=size))
-        out = tape.new("T*V", size, node)
-        if node is not None:
-            node.saved[0] = out.detached()
+            return Tensor(None, LOGITS, 0.0, node)
+        out = log_softmax(tape, wide)
         del shifted
         return out
 
@@ -296,7 +281,7 @@ class Training(_Step):
             root = loss.node
             del held, loss, x
             after = self.kept_without_casts()
-        grad = grad or self.tape.new("T*V", 0.0)
+        grad = grad or self.tape.new(LOGITS, 0.0)
         self.tape.drop_instants()
         self.backward(root, grad)
         kept = {kind: self.kept(kind) for kind in self.saved}
@@ -311,10 +296,9 @@ class Training(_Step):
     def fused_loss(self, x: Tensor) -> Any:
         """A fused loss has its gradients after forward, a tiled one makes them in backward."""
         size, tape = self.mode.param, self.tape
-        weight = self.table if self.head.tied else Tensor(None, "g:V*e", size, Leaf("g:V*e", size))
+        weight = self.table if self.head.tied else parameter("V*e", size, trained=True)
         if self.head.style == "chunked":
-            made = ("T*h", x.size), ("g:V*e", size)
-            return tape.record((x, weight), (), lambda t, g, s, n: [t.new(*m) for m in made])
+            return tape.record((x, weight), (), each(("T*h", x.size), ("g:V*e", size)))
         grads = (tape.new("T*h", x.size), tape.new("g:V*e", size))
         return tape.record((x, weight), grads, lambda t, g, s, n: (s[0].view(), s[1].view()))
 
@@ -324,40 +308,40 @@ class Training(_Step):
         Under autocast accelerate has upcast the model's outputs. Logits are divided by the temperature in place; the
         entropy goes in chunks of rows; the passes without gradients (old, reference) hold less than this one.
         """
-        logits = given.pop()
+        tape, logits = self.tape, given.pop()
         if self.head.divides.startswith("packed"):
             return packed_log_probs(self, logits)
         if self.head.divides in ("copy", "kernel"):  # accelerate's autocast is the model's alone
-            self.tape.casts.clear()
+            tape.casts.clear()
         if self.mode.autocast:
             logits = self.ops.cast(logits, 4.0)
         size = logits.size
         if self.head.divides == "kernel":
-            node = self.tape.record((logits,), (logits.detached(),), lambda t, g, s, n: (t.new("T*V", size),))
-            return Tensor(None, "T*V", 0.0, self.tape.record((Tensor(None, "T*V", 0.0, node),), (), _padded_backward))
+            return Tensor(None, LOGITS, 0.0, tape.record((logits,), (logits.detached(),), fresh(1, LOGITS, size)))
         if self.head.divides == "copy":
             return self.row_by_row(logits)
         if self.head.holds:
             self.outer.append(logits.detached())
         if self.head.divides:
-            logits = logits.view(self.tape.record((logits,), (), _sliced_backward))
-        node = self.tape.record((logits,), (None,), lambda t, g, s, n: (t.new("T*V", size),))
-        out = self.tape.new("T*V", size, node)
-        if node is not None:
-            node.saved[0] = out.detached()
-        return out
+            # ``CopySlices`` (torch ``csrc/autograd/functions/tensor.cpp``): the gradient, its slice's, the quotient.
+            logits = logits.view(tape.record((logits,), (), fresh(3)))
+        return tape.keeping((logits,), LOGITS, size, fresh(1, LOGITS, size))
 
     def row_by_row(self, logits: Tensor) -> Tensor:
-        """Logits divided in a copy while the outputs keep their name, then row after row, then the entropy."""
-        tape, size, alone = self.tape, logits.size, self.head.one_row
-        part = logits.view(tape.record((logits,), (), _padded_backward))
-        divided = tape.new("T*V", size, tape.record((part,), (), _padded_backward))
-        saved = tape.new("T*V", size) if size < 4.0 else divided.detached()
-        node = tape.record((divided,), (saved,), lambda t, g, s, n: _rows_backward(t, size, alone=alone))
+        """Logits divided in a copy while the outputs keep their name, then row after row, then the entropy.
+
+        In backward rows' gradients, joined; beside them zeros and what is scattered into those: of one row, or in fp32
+        of all.
+        """
+        tape, size = self.tape, logits.size
+        wide = size >= 4.0
+        divided = self.ops.scale(self.ops.part(logits, LOGITS))
+        saved = divided.detached() if wide else tape.new(LOGITS, size)
+        node = tape.record((divided,), (saved,), fresh(1 + (self.head.one_row or wide) + wide, LOGITS, size))
         chunk = tape.new("384*W", size)
         self.note("loss", "saved", "logits")
         del chunk
-        return Tensor(None, "T*V", 0.0, node)
+        return Tensor(None, LOGITS, 0.0, node)
 
     def backward(self, root: Any, grad: Tensor | None) -> None:
         """The backward pass; what is left below the first layer is the embedding's."""
@@ -365,29 +349,6 @@ class Training(_Step):
         if root is not None and grad is not None:
             self.tape.backward(root, grad)
         self.note("backward", "grads", "embedding")
-
-
-def _sliced_backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> tuple[Tensor]:
-    """``CopySlices`` (torch ``csrc/autograd/functions/tensor.cpp``): the whole gradient, the slice's, its quotient."""
-    whole = tape.new("T*V", grad.size)
-    part = tape.new("T*V", grad.size)
-    quotient = tape.new("T*V", grad.size)
-    del part, quotient
-    return (whole,)
-
-
-def _padded_backward(tape: Tape, grad: Tensor, saved: object, needs: object) -> tuple[Tensor]:
-    """What is divided or sliced gets a gradient of its own, beside the one it is made of."""
-    return (tape.new("T*V", grad.size),)
-
-
-def _rows_backward(tape: Tape, size: float, *, alone: bool) -> tuple[Tensor]:
-    """Rows' gradients, joined; beside them zeros and what is scattered into those: of one row, or in fp32 of all."""
-    zeros = tape.new("T*V", size) if alone or size >= 4.0 else None
-    scattered = tape.new("T*V", size) if size >= 4.0 else None
-    joined = tape.new("T*V", size)
-    del zeros, scattered
-    return (joined,)
 
 
 @lru_cache(maxsize=4096)

@@ -64,6 +64,11 @@ class Leaf:
         self.unit, self.size, self.keep, self.seq = unit, size, keep, -1
 
 
+def parameter(unit: str, size: float, *, trained: bool) -> Tensor:
+    """A weight, which takes no bytes of the tape; gradients end at it where it is trained."""
+    return Tensor(None, "g:" + unit, size, Leaf("g:" + unit, size) if trained else None)
+
+
 class Node:
     """One operation that autograd remembers."""
 
@@ -129,6 +134,10 @@ class Tape:
         self.rising = True
         return Tensor(Store(self, added), unit, size, node)
 
+    def new_several(self, unit: str, size: float, count: int) -> list[Tensor]:
+        """So many of them at once."""
+        return [self.new(unit, size) for _ in range(count)]
+
     def hold(self, form: Form) -> Tensor | None:
         """Bytes of several units in one storage; ``None`` for none."""
         added = self.packed(form)
@@ -183,6 +192,14 @@ class Tape:
         if made.place in self.wanted:
             self.wanted[made.place] = made
         return made
+
+    def keeping(self, inputs: Sequence[Tensor], unit: str, size: float, backward: Backward) -> Tensor:
+        """The output of an operation whose derivative needs it."""
+        node = self.record(inputs, (None,), backward)
+        out = self.new(unit, size, node)
+        if node is not None and node.saved:
+            node.saved[0] = out.detached()
+        return out
 
     def resume(self) -> None:
         """Leave the part of a recomputation that early stopping skips."""
