@@ -1,8 +1,8 @@
 """Linear forms: bytes by unit, such as ``{"T*h": 4.0}`` for four bytes per token and hidden element.
 
 While a step is played a form is one whole number, a lane of bits for each unit: adding and taking away is one addition,
-and whether one form reaches another everywhere one subtraction. :class:`Segment` keeps the instants of a part of a step
-ready to be read, :class:`Units` turns units into numbers: bytes, bytes per token, bytes per token and length.
+and whether one form reaches another everywhere one subtraction. :class:`Units` turns units into numbers:
+bytes, bytes per token, bytes per token and length.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
-from operator import itemgetter
-from typing import Any, Final
-
-from oomkb.dataclass import dataclass
+from typing import Final
 
 Form = Mapping[str, float]
 Packed = int
@@ -68,7 +65,7 @@ def unpacked(form: Packed, units: Sequence[str]) -> dict[str, float]:
     return {unit: parts / _PARTS for unit, parts in zip(units, lanes, strict=True) if parts}
 
 
-def prune(forms: Iterable[Packed], units: Sequence[str]) -> list[Form]:
+def prune(forms: Iterable[Packed], units: Sequence[str]) -> tuple[Form, ...]:
     """Those forms that no other one reaches everywhere."""
     tops = sum(_TOP << (lane * _LANE_BITS) for lane in range(len(units)))
     kept: list[Packed] = []  # with every lane's top bit set: it stays where nothing is borrowed from it
@@ -80,33 +77,12 @@ def prune(forms: Iterable[Packed], units: Sequence[str]) -> list[Form]:
                 break
         else:
             kept.insert(0, form | tops)
-    return [unpacked(form ^ tops, units) for form in kept]
+    return tuple([unpacked(form ^ tops, units) for form in kept])
 
 
 def _total(form: Packed) -> int:
     """The sum of all lanes: the remainder by one less than a lane's range, as digits sum up modulo nine."""
     return form % ((1 << _LANE_BITS) - 1)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Segment:
-    """Forms of instants; the same object wherever the same instants happen."""
-
-    units: tuple[str, ...]
-    """All units of the forms."""
-    reads: tuple[tuple[Any, tuple[float, ...], Form], ...]
-    """For each form: a getter of its units' numbers from a list that begins with two zeros, sizes, the form."""
-
-
-def segment(forms: Sequence[Form]) -> Segment:
-    """The forms with their units numbered."""
-    places: dict[str, int] = {}
-    reads = []
-    for form in forms:
-        at = [places.setdefault(unit, len(places) + 2) for unit in form]
-        getter = itemgetter(*at) if len(at) > 1 else itemgetter(*at, 0, 1)  # of two items, for a tuple
-        reads.append((getter, tuple(form.values()), form))
-    return Segment(tuple(places), tuple(reads))
 
 
 class Units:
@@ -118,20 +94,16 @@ class Units:
         self._values, self._rest = values, rest
         self._known: dict[str, tuple[str, int, float]] = {}
 
-    def read(self, unit: str) -> tuple[str, int, float]:
+    def _read(self, unit: str) -> tuple[str, int, float]:
         """(term, which of the triple's numbers, factor)."""
         found = self._known[unit] = (_term(unit, self._rest), *_factor(unit, self._values))
         return found
-
-    def factor(self, unit: str) -> tuple[int, float]:
-        """(which of the triple's numbers, factor)."""
-        return (self._known.get(unit) or self.read(unit))[1:]
 
     def total(self, form: Form) -> Triple:
         """The form's sum."""
         sums, known = [0.0, 0.0, 0.0], self._known
         for unit, size in form.items():
-            _, kind, factor = known.get(unit) or self.read(unit)
+            _, kind, factor = known.get(unit) or self._read(unit)
             sums[kind] += factor * size
         return (sums[0], sums[1], sums[2])
 
@@ -139,7 +111,7 @@ class Units:
         """The form by term."""
         out: dict[str, list[float]] = {}
         for unit, size in form.items():
-            name, kind, factor = self._known.get(unit) or self.read(unit)
+            name, kind, factor = self._known.get(unit) or self._read(unit)
             out.setdefault(name, [0.0, 0.0, 0.0])[kind] += factor * size
         return {name: (sums[0], sums[1], sums[2]) for name, sums in out.items()}
 
@@ -154,9 +126,12 @@ def _term(unit: str, rest: str) -> str:
     return "attention scores" if "S*S" in unit else rest
 
 
-def add(a: Triple, b: Triple) -> Triple:
-    """Both together."""
-    return (a[0] + b[0], a[1] + b[1], a[2] + b[2])
+def add(*triples: Triple) -> Triple:
+    """All together."""
+    c = t = q = 0.0
+    for triple in triples:
+        c, t, q = c + triple[0], t + triple[1], q + triple[2]
+    return (c, t, q)
 
 
 def _factor(unit: str, values: Mapping[str, float]) -> tuple[int, float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.blocks import Layer
-from oomkb.memory.forms import Form, Segment, minus, segment
+from oomkb.memory.forms import Form, minus
 from oomkb.memory.mode import Mode
 from oomkb.memory.tape import Leaf, Node, Store, Tape, Tensor
 
@@ -25,7 +25,7 @@ class Backward:
 
     start: Form
     """What is alive of the layer when its output's gradient arrives, the gradient and a kept input among it."""
-    instants: Segment
+    instants: tuple[Form, ...]
     left: Form
     """What stays afterwards, the gradient of its input left out."""
     size: float | None
@@ -36,7 +36,7 @@ class Backward:
 class LayerSimulation:
     """A layer between its input and its output."""
 
-    forward: Segment
+    forward: tuple[Form, ...]
     """Instants, the input among them."""
     held: Form
     """What stays to the backward pass beside the output and the input."""
@@ -84,13 +84,13 @@ class _Simulated:
         self.mode, self.kind, self.size, self.linked = mode, kind, size, linked
         self.tape = _Scratch(keep_grads=mode.grads != "none")
         self.ckpt = ckpt_of(mode, ckpt, linked=linked)
-        self.crossed: tuple[Segment, Form, float] | None = None
+        self.crossed: tuple[tuple[Form, ...], Form, float] | None = None
 
     def play(self, grad: float) -> LayerSimulation:
         """Forward, then backward from a gradient of ``grad`` bytes an element."""
         tape = self.tape
         out = self.forward()
-        forward, size = segment(tape.take_instants()), out.size
+        forward, size = tape.take_instants(), out.size
         top = tape.record((out,), (), lambda t, g, s, n: (self.arriving(grad or size),))
         del out
         all_of = tape.mark()
@@ -138,12 +138,12 @@ class _Simulated:
         if self.crossed is not None:
             instants, left, size = self.crossed
             return Backward(self.start, instants, left, size)
-        instants = segment(tape.take_instants())
+        instants = tape.take_instants()
         return Backward(self.start, instants, tape.mark(), None)
 
     def cross(self, tape: Tape, grad: Tensor, saved: Sequence[Any], needs: Sequence[bool]) -> tuple[Tensor]:
         """The gradient of the input is there; under a sharding wrapper the layer's own gradients leave."""
-        instants = segment(tape.take_instants())
+        instants = tape.take_instants()
         if self.mode.grads == "layer":
             tape.grads.clear()
         self.crossed = (instants, minus(tape.mark(), {_HIDDEN: grad.size}), grad.size)

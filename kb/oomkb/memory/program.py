@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.blocks import Layer
-from oomkb.memory.forms import Form, Segment, minus, plus, segment
+from oomkb.memory.forms import Form, minus, plus
 from oomkb.memory.layer_simulation import simulated
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops, each, fresh
@@ -23,14 +23,18 @@ from oomkb.memory.tape import Leaf, Tape, Tensor, parameter
 
 _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel", "over")
 
+Instants = tuple[Form, ...]
+"""The same object wherever the same instants happen."""
+Key = tuple[str, str]
+"""A part of the model, and what share of the layers between is alive: ``saved``, ``kept``, ``grads`` or ``none``."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
     """Instants of one step: for each phase, forms to be added to ``count``-times forms of the layers between."""
 
-    instants: tuple[tuple[str, Form, Segment, str, str], ...]
-    """(phase, what is alive throughout, instants above it, kind of those layers' share: ``saved`` or ``grads`` or
-    ``none``, part)."""
+    instants: Mapping[str, Mapping[Key, list[tuple[Form, Instants]]]]
+    """By phase, then by part and share of other layers: what is alive throughout, and instants above it."""
     saved: Mapping[str, Form]
     """By layer kind: what one more layer keeps between forward and backward."""
     grads: Mapping[str, Form]
@@ -50,8 +54,8 @@ class Training:
         self.top = len(kinds) - max(1, head.active)
         """The first position above which no other layers are."""
         self.below = replace(mode, trained=False) if head.active else mode
-        self.instants: list[tuple[str, Form, Segment, str, str]] = []
-        self.passed: tuple[Form, Segment] | None = None
+        self.instants: dict[str, dict[Key, list[tuple[Form, Instants]]]] = {}
+        self.passed: tuple[Form, Instants] | None = None
         """The layer whose backward pass has just ended."""
         self.entered: Form = {}
         self.saved: dict[str, Form] = {}
@@ -62,12 +66,15 @@ class Training:
 
     def note(self, phase: str, share: str, part: str) -> None:
         """Keep the instants since the last call, those of a layer's backward pass as they were played."""
+        found: tuple[Form, Instants] = self.passed or ({}, self.tape.take_instants())
+        self.add(phase, share, part, found)
         if self.passed is not None:
-            self.instants.append((phase, *self.passed, share, part))
             self.passed = None
             self.tape.drop_instants()
-            return
-        self.instants.append((phase, {}, segment(self.tape.take_instants()), share, part))
+
+    def add(self, phase: str, share: str, part: str, found: tuple[Form, Instants]) -> None:
+        """Keep instants above what is alive throughout them."""
+        self.instants.setdefault(phase, {}).setdefault((part, share), []).append(found)
 
     # -- forward -------------------------------------------------------------------------------------------------
 
@@ -126,7 +133,7 @@ class Training:
                 self.before.append(tape.hold(old))
         out = tape.new("T*h", play.size, node)
         del x, held
-        self.instants.append(("forward", base, play.forward, share, "layer"))
+        self.add("forward", share, "layer", (base, play.forward))
         return out
 
     def forward(self) -> Tensor:
@@ -190,7 +197,7 @@ class Training:
             kind, found = self.positions[above], self.passed
             self.note("backward", "kept", "layer")
             if found is not None:
-                self.instants.append(("backward", *found, "grads", "layer"))
+                self.add("backward", "grads", "layer", found)
             self.release_layer_grads()
             self.tape.drop_instants()
             change = minus(self.tape.mark(), self.entered)
@@ -285,7 +292,7 @@ class Training:
         self.tape.drop_instants()
         self.backward(root, grad)
         kept = {kind: self.kept(kind) for kind in self.saved}
-        return Program(tuple(self.instants), self.saved, self.grads, kept, after, tuple(self.positions))
+        return Program(self.instants, self.saved, self.grads, kept, after, tuple(self.positions))
 
     def kept_without_casts(self) -> Form:
         """What is alive once the loss is there: autocast's cache is emptied, the last micro-batch's loss let go."""

@@ -165,7 +165,7 @@ class Tape:
         """Forget the local maxima since the last call."""
         self.instants, self.rising = [], False
 
-    def take_instants(self) -> list[Form]:
+    def take_instants(self) -> tuple[Form, ...]:
         """The local maxima since the last call, without those that another one reaches everywhere."""
         found = [*self.instants, self.live]
         self.drop_instants()
