@@ -37,11 +37,11 @@ def said(document: dict) -> dict[str, float]:
         "weights_gib": found.weights / GIB,
         "activation_gib": found.activations / GIB,
         "non_torch_gib": outside_bytes(engine, s, device)[0] / GIB,
-        "kv_gib": found.kv_pool / GIB,
+        "kv_gib": found.cache_bytes / GIB,
         "kv_tokens": found.tokens,
-        "kv_needed_gib": found.kv_needed * s.pp / GIB,
-        "max_concurrency": found.kv_pool / found.kv_needed,
-        "starts": found.kv_needed <= found.budget,
+        "kv_needed_gib": found.needed_bytes * s.pp / GIB,
+        "max_concurrency": found.cache_bytes / found.needed_bytes,
+        "starts": found.needed_bytes <= found.budget,
     }
 
 

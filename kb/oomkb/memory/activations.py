@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 from oomkb.dataclass import dataclass
@@ -198,7 +199,7 @@ def head_of(s: Setting, shape: ModelShape) -> Head:
         reference=s.reference,
         outlived=s.outlived,
         active=_active(s, shape),
-        holds=s.objective == "ppo" and "trl" in s.framework,
+        holds=_holds(s),
         divides=s.divides,
         one_row=_one_row(s),
     )
@@ -308,6 +309,11 @@ def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
     )
 
 
+def _holds(s: Setting) -> bool:
+    """Whether the loop names the logits until the step is over."""
+    return s.objective == "ppo" and "trl" in s.framework
+
+
 def _one_row(s: Setting) -> bool:
     """Whether a batch of one sequence is computed otherwise than of several."""
     return s.divides == "copy" and s.samples == 1
@@ -315,50 +321,8 @@ def _one_row(s: Setting) -> bool:
 
 def step_of(s: Setting, shape: ModelShape) -> Step:
     """The step's instants for this job on this shape; kept for every other batch size and length."""
-    key = (
-        s.objective,
-        s.style,
-        s.reference,
-        s.divides,
-        _one_row(s),
-        s.objective == "ppo" and "trl" in s.framework,
-        s.adapters,
-        s.method,
-        s.trained_layers,
-        s.rank,
-        s.targets,
-        s.lora_dropout > 0,
-        s.dora,
-        s.tables,
-        _adapter_bytes(s),
-        s.expert_adapters,
-        s.quant,
-        s.quant_keeps,
-        saves_weights(s.quant, s.framework),
-        s.outlived,
-        s.litgpt,
-        _own_experts(s),
-        s.fused,
-        s.held_bytes,
-        s.compute_bytes if s.autocast else 0,
-        s.ckpt,
-        s.attention,
-        s.unfused,
-        s.masked,
-        s.cuda,
-        s.fused_ce,
-        s.upcast,
-        s.grads,
-        s.tp,
-        s.pp,
-        s.ep,
-        s.etp,
-        s.logits_share,
-        s.sequence_parallel,
-        s.training,
-        s.mixer_kernels,
-        tuple(mixer_sizes(s, shape).values()),
-    )
+    worked_out = (_one_row(s), _holds(s), _adapter_bytes(s), saves_weights(s.quant, s.framework), _own_experts(s))
+    key = (*_DECISIVE(s), *worked_out, *mixer_sizes(s, shape).values())
     kept: dict[tuple[object, ...], Step] = shape.steps
     found = kept.get(key)
     if found is None:
@@ -369,6 +333,24 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
 
 
 _KEPT: Final = 512
+_DECISIVE: Final = attrgetter(
+    *("objective", "style", "reference", "divides", "adapters", "method", "trained_layers", "rank", "targets", "dora"),
+    *("lora_dropout", "tables", "expert_adapters", "quant", "quant_keeps", "outlived", "litgpt", "megatron", "fused"),
+    *(
+        "held_bytes",
+        "compute_bytes",
+        "autocast",
+        "ckpt",
+        "attention",
+        "unfused",
+        "masked",
+        "cuda",
+        "fused_ce",
+        "upcast",
+    ),
+    *("grads", "tp", "pp", "ep", "etp", "logits_share", "sequence_parallel", "training", "mixer_kernels"),
+)
+"""What of a setting decides its step."""
 
 
 def _built(s: Setting, shape: ModelShape) -> Step:

@@ -8,6 +8,7 @@ Grouped heads are split over tensor parallelism until one is left per GPU; the l
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -62,11 +63,7 @@ class Cache:
 
     def longest(self, pool: float) -> int:
         """The longest sequence that ``pool`` bytes hold; the model's own limit does not count here."""
-        low, high = 0, _MAX_LENGTH
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.bytes_at(middle) <= pool else (low, middle - 1)
-        return low
+        return bisect_left(range(1, _MAX_LENGTH + 1), True, key=lambda tokens: self.bytes_at(tokens) > pool)
 
 
 @dataclass(frozen=True, slots=True)

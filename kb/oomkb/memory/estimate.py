@@ -98,7 +98,7 @@ class Served:
     """What ``at_once`` requests of ``length`` tokens keep in it."""
     length: int
     """``max_model_len``, stated or taken."""
-    largest_length: int | None
+    largest_length: int | None = None
     """The longest ``max_model_len`` with which they find their cache; ``None`` where the card is not known."""
     at_once: int = 1
     """Requests that are to find their cache at once."""

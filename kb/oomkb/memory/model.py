@@ -10,7 +10,7 @@ from typing import Final
 from oomkb.errors import Note, note
 from oomkb.memory.activations import step_of, tower_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.estimate import Estimate, Interval, Later, Phase, Served, merged
+from oomkb.memory.estimate import Estimate, Interval, Later, Phase, merged
 from oomkb.memory.extra_models import ExtraMemory, extra_memory, with_critic
 from oomkb.memory.host import host_phases
 from oomkb.memory.images import images_of, unstated_images
@@ -248,15 +248,14 @@ def _serving(
     found = serving_bytes(job, s, shape, device, shapes)
     warnings += found.warnings
     static = {"weights": found.weights, "draft model": found.drafts}
-    running = {"kv cache": found.kv_pool, "activations": found.activations, "CUDA graphs": found.graphs}
+    running = {"kv cache": found.cache_bytes, "activations": found.activations, "CUDA graphs": found.graphs}
     phases = {"load": _phase(static), "serving": _phase({**static, **running})}
-    if found.served:
-        return _served(job, s, shape, device, phases, warnings, found)
-    base = found.weights + found.kv_pool
-    return _finish(job, s, shape, device, phases, warnings, host=(0.0, 0.0, 0.0), base=base, trainable=0, paged=0.0)
+    if found.by_engine:
+        return _by_engine(job, s, shape, device, phases, warnings, found)
+    return _finish(job, s, shape, device, phases, warnings, base=found.weights + found.cache_bytes)
 
 
-def _served(
+def _by_engine(
     job: Job,
     s: Setting,
     shape: ModelShape,
@@ -266,41 +265,27 @@ def _served(
     found: ServingBytes,
 ) -> Estimate:
     """An engine allocates its pool once: nothing comes and goes that the allocator would keep beside it."""
-    capacity = capacity_bytes_of(job, device)
-    process = found.process
+    capacity, process = capacity_bytes_of(job, device), found.process
+    meters = {"allocated": found.allocated, "reserved": found.allocated, "process": process}
+    width = 1.0 if shape.known else 1.5
     return Estimate(
         allocated_bytes=found.allocated,
         reserved_bytes=found.allocated,
         process_bytes=process,
-        intervals={
-            name: interval(meter, value, width=1.0 if shape.known else 1.5, most=capacity)
-            for name, meter, value in (
-                ("allocated", "serving", found.allocated),
-                ("reserved", "serving", found.allocated),
-                ("process", "serving", process),
-            )
-        },
+        intervals={name: interval("serving", value, width=width, most=capacity) for name, value in meters.items()},
         phases=phases,
         peak_phase="serving",
         params=shape.params,
         trainable=0,
         capacity_bytes=capacity,
-        needed_bytes=process - found.kv_pool + found.kv_needed,
+        needed_bytes=process - found.cache_bytes + found.needed_bytes,
         fits_probability=None if capacity is None else start_probability(found, process, capacity),
         host_bytes=found.host,
         host_most_bytes=found.host,
         image_tokens=images_of(job, shape).tokens,
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
-        served=Served(
-            cache_bytes=found.kv_pool,
-            needed_bytes=found.kv_needed,
-            length=found.length,
-            largest_length=found.largest_len,
-            at_once=found.at_once,
-            shared_bytes=found.shared,
-            of_the_rest=found.of_the_rest,
-        ),
+        served=found,
         sources=SOURCES,
     )
 
@@ -313,10 +298,10 @@ def _finish(
     phases: Mapping[str, Phase],
     warnings: list[Note],
     *,
-    host: tuple[float, float, float],
     base: float,
-    trainable: int,
-    paged: float,
+    host: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    trainable: int = 0,
+    paged: float = 0.0,
     loaded: float = 0.0,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)

@@ -7,6 +7,7 @@ whether it starts is not the size of the process but whether one request of ``ma
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -25,6 +26,7 @@ from oomkb.memory.engines import (
     profile_bytes,
     static_share,
 )
+from oomkb.memory.estimate import Served
 from oomkb.memory.extra_models import extra_shape
 from oomkb.memory.job import ExtraModel, Job
 from oomkb.memory.overhead import normal
@@ -99,51 +101,34 @@ _CARD_SIGMA: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServingBytes:
+class ServingBytes(Served):
     """What one GPU of an inference engine holds."""
 
     weights: float
     activations: float
     graphs: float
-    kv_pool: float
-    kv_needed: float
-    """For ``at_once`` sequences of ``length`` tokens."""
-    length: int
-    """``max_model_len``, stated or taken."""
     outside: float = 0.0
     """Outside of torch: context, communication."""
     budget: float = 0.0
     """What the engine's rule leaves to the cache; below zero where weights and activations exceed its share."""
-    shared: float = 0.0
-    """What the engine's share is a share of."""
-    of_the_rest: bool = False
-    """Whether that is what loading leaves of the card."""
     spread: float = 0.0
     """How closely the size of the process is known, one sigma."""
     drafts: float = 0.0
     """Weights of a draft model."""
-    largest_len: int | None = None
-    """Longest length of which the pool holds ``at_once`` sequences; ``None`` where the capacity is not known."""
-    at_once: int = 1
     host: float = 0.0
     """Weights and cache of layers that lie in host memory."""
-    served: bool = True
+    by_engine: bool = True
     warnings: tuple[Note, ...] = ()
 
     @property
     def allocated(self) -> float:
         """All of it but what lies outside of torch."""
-        return self.weights + self.drafts + self.kv_pool + self.activations + self.graphs
+        return self.weights + self.drafts + self.cache_bytes + self.activations + self.graphs
 
     @property
     def process(self) -> float:
         """What the process takes of the card."""
         return self.allocated + self.outside
-
-    @property
-    def tokens(self) -> float:
-        """Tokens the pool holds at the request's length."""
-        return self.kv_pool / self.kv_needed * self.length * self.at_once if self.kv_needed else 0.0
 
 
 def served_length(job: Job, shape: ModelShape) -> int:
@@ -197,8 +182,8 @@ def serving_bytes(
         drafts=draft.weights,
         activations=profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
         graphs=graph_bytes(job, s, shape, requests=requests),
-        kv_pool=needed,
-        kv_needed=needed,
+        cache_bytes=needed,
+        needed_bytes=needed,
         length=length,
         outside=measured + context,
         at_once=at_once,
@@ -214,7 +199,7 @@ def serving_bytes(
     share = needed / (needed - at_once * draft.cache) if needed > at_once * draft.cache else 1.0
     largest = cache.longest(max(0.0, budget) / share / at_once)
     pool = min(needed, budget) if engine.rule == "exact" else budget
-    held = replace(held, budget=budget, shared=shared, kv_pool=max(0.0, pool), largest_len=largest)
+    held = replace(held, budget=budget, shared_bytes=shared, cache_bytes=max(0.0, pool), largest_length=largest)
     held = replace(held, spread=_spread(engine, held))
     return replace(held, warnings=_short(held)) if budget < needed else held
 
@@ -272,10 +257,10 @@ def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
         weights=weight_bytes(s, shape, float(s.param_bytes)),
         activations=activations + s.batch * shape.dims.vocab / s.tp * 10,
         graphs=0.0,
-        kv_pool=needed * s.batch,
-        kv_needed=needed,
+        cache_bytes=needed * s.batch,
+        needed_bytes=needed,
         length=length,
-        served=False,
+        by_engine=False,
     )
 
 
@@ -332,13 +317,13 @@ def _spread(engine: Engine, held: ServingBytes) -> float:
 
 
 def _short(held: ServingBytes) -> tuple[Note, ...]:
-    most = max(0, (held.largest_len or 0) // _STEP * _STEP)
+    most = max(0, (held.largest_length or 0) // _STEP * _STEP)
     if not most:
         weights = held.weights + held.drafts
-        return (note("estimate.no-cache", weights_bytes=weights, needed_bytes=held.kv_needed, length=held.length),)
-    sizes = {"length": held.length, "needed_bytes": held.kv_needed, "left_bytes": held.kv_pool}
+        return (note("estimate.no-cache", weights_bytes=weights, needed_bytes=held.needed_bytes, length=held.length),)
+    sizes = {"length": held.length, "needed_bytes": held.needed_bytes, "left_bytes": held.cache_bytes}
     if held.at_once > 1:
-        together = int(held.at_once * held.kv_pool / held.kv_needed)
+        together = int(held.at_once * held.cache_bytes / held.needed_bytes)
         return (note("estimate.short-cache-together", count=held.at_once, together=together, **sizes),)
     return (note("estimate.short-cache", most=most, **sizes),)
 
@@ -355,17 +340,18 @@ def largest_max_model_len(
     Where the profiling batch grows with the length (vLLM before 0.8), pool and need are weighed anew at each length.
     """
     found = serving_bytes(job, s, shape, device, shapes)
-    if found.largest_len is None:
+    if found.largest_length is None:
         return None
     engine = engine_of(job, s, device)
     if engine is None or not engine.first:
-        return found.largest_len // _STEP * _STEP
-    low, high = 0, max(1, (shape.dims.max_positions or 32768) // _STEP)
-    while low < high:
-        middle = (low + high + 1) // 2
-        at = serving_bytes(job, s, shape, device, shapes, length=middle * _STEP)
-        low, high = (middle, high) if at.kv_needed <= at.budget else (low, middle - 1)
-    return low * _STEP
+        return found.largest_length // _STEP * _STEP
+
+    def short(blocks: int) -> bool:
+        at = serving_bytes(job, s, shape, device, shapes, length=blocks * _STEP)
+        return at.needed_bytes > at.budget
+
+    most = max(1, (shape.dims.max_positions or 32768) // _STEP)
+    return bisect_left(range(1, most + 1), True, key=short) * _STEP
 
 
 def start_probability(found: ServingBytes, process: float, room: float) -> float:
@@ -374,7 +360,7 @@ def start_probability(found: ServingBytes, process: float, room: float) -> float
     What is uncertain is how much loading and profiling leave to the cache, not how much of the card the engine takes.
     """
     sigma = _WEIGHTS_SIGMA * found.weights + _ACTIVATIONS_SIGMA * found.activations + _OUTSIDE_SIGMA_BYTES
-    starts = found.kv_pool > 0 or not found.kv_needed
-    cache = normal((found.budget - found.kv_needed) / sigma) if starts else 0.0
+    starts = found.cache_bytes > 0 or not found.needed_bytes
+    cache = normal((found.budget - found.needed_bytes) / sigma) if starts else 0.0
     card = normal((room - process) / max(found.spread, 1.0))
     return round(min(cache, card), 4)

@@ -30,10 +30,10 @@ def figures(document):
         "weights_gib": found.weights / GIB,
         "activation_gib": found.activations / GIB,
         "non_torch_gib": outside_bytes(engine_of(job, s), s, device)[0] / GIB,
-        "kv_gib": found.kv_pool / GIB,
+        "kv_gib": found.cache_bytes / GIB,
         "kv_tokens": found.tokens,
-        "kv_needed_gib": found.kv_needed * s.pp / GIB,
-        "max_concurrency": found.kv_pool / found.kv_needed,
+        "kv_needed_gib": found.needed_bytes * s.pp / GIB,
+        "max_concurrency": found.cache_bytes / found.needed_bytes,
     }
 
 
