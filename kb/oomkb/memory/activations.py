@@ -348,7 +348,7 @@ _DECISIVE: Final = attrgetter(
         "fused_ce",
         "upcast",
     ),
-    *("grads", "tp", "pp", "ep", "etp", "logits_share", "sequence_parallel", "training", "mixer_kernels"),
+    *("upcast", "grads", "tp", "pp", "ep", "etp", "logits_share", "sequence_parallel", "training", "mixer_kernels"),
 )
 """What of a setting decides its step."""
 
