@@ -9,7 +9,7 @@ what-if in a chat and the planner's search are all that one call.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields, is_dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,7 +17,7 @@ from typing import Any, Final
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, note
 from oomkb.limits import check_tree, shown
-from oomkb.memory.job_parts import Assumption, ExtraModel, Loop, Lora, Rollout, Serving
+from oomkb.memory.job_parts import PARTS, Assumption, ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
 
 __all__ = ["FIELD_NAMES", "Assumption", "ExtraModel", "Job", "JobDraft", "Loop", "Lora", "Rollout", "Serving"]
@@ -125,24 +125,9 @@ class Job:
 
     def document(self) -> dict[str, Any]:
         """The contract's form: plain values, nothing that is not known."""
-        out: dict[str, Any] = {}
-        for name in _ORDER:
-            value = getattr(self, name)
-            if value is None or name in ("assumed", "extra"):
-                continue
-            if isinstance(value, Loop | Lora | Rollout | Serving):
-                value = _plain(value)
-            elif name == "extra_models":
-                value = [_plain(m) for m in value]
-            elif isinstance(value, tuple):
-                value = list(value)
-            elif isinstance(value, Mapping):
-                if not value:
-                    continue
-                value = dict(value)
-            out[name] = value
-        out.update(self.extra)
-        return out
+        stated = {name: getattr(self, name) for name in _ORDER if name not in ("assumed", "extra")}
+        known = {name: _plain(value) for name, value in stated.items() if value is not None and value != {}}
+        return {**known, **self.extra}
 
     def with_fields(self, changes: Mapping[str, Any]) -> Job:
         """A job with (dotted) fields set, for example ``{"micro_batch": 1, "lora.r": 16}``.
@@ -161,8 +146,7 @@ class Job:
             if not tail:
                 document[head] = value
                 continue
-            whole = document.get(head, getattr(self, head))
-            whole = _plain(whole) if isinstance(whole, Loop | Lora | Rollout | Serving) else whole or {}
+            whole = _plain(document.get(head, getattr(self, head))) or {}
             if not isinstance(whole, Mapping):
                 problem = note("job.not-mapping", value=shown(whole))
                 raise JobError(f"{shown(whole)} is not a mapping", where=head, note=problem)
@@ -195,14 +179,8 @@ class Job:
         missing = {k: a for k, a in values.items() if self.get(k) is None}
         if not missing:
             return self
-        assumed = MappingProxyType({**self.assumed, **missing})
-        if all(k in FIELD_NAMES and a.value is not None for k, a in missing.items()):
-            draft = JobDraft(self)
-            for k, a in missing.items():
-                draft.assume(k, read_field(k, a.value), a)
-            return draft.done()
         filled = self.with_fields({k: a.value for k, a in missing.items()})
-        return replace(filled, assumed=assumed)
+        return replace(filled, assumed=MappingProxyType({**self.assumed, **missing}))
 
 
 _NO_SUCH_FIELD: Final = note("job.no-such-field")
@@ -210,7 +188,7 @@ _ORDER: Final = tuple(f.name for f in fields(Job))
 FIELD_NAMES: Final = frozenset(_ORDER) - {"extra", "assumed"}
 """What a job document may say."""
 _MAPS: Final = frozenset({"buckets", "versions", "env"})
-_DOTTED: Final = _MAPS | {"lora", "rollout", "serving", "loop", "model"}
+_DOTTED: Final = _MAPS | PARTS.keys() | {"model"}
 """Fields of which one part can be named; a model is one where it is described by its configuration, not named."""
 
 
@@ -232,7 +210,7 @@ class JobDraft:
         values, head = vars(self.job), name
         if name not in values:
             head, _, tail = name.partition(".")
-            value = _part_with(values[head] or _PARTS[head](), tail, value)
+            value = _part_with(values[head] or PARTS[head](), tail, value)
         values[head] = value
         self._assumed[name] = assumption
 
@@ -242,10 +220,7 @@ class JobDraft:
         return self.job
 
 
-_PARTS: Final[Mapping[str, Any]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
-
-
-_NAMES_OF: Final = {part: tuple(f.name for f in fields(part)) for part in _PARTS.values()}
+_NAMES_OF: Final = {part: tuple(f.name for f in fields(part)) for part in PARTS.values()}
 _VALUES_OF: Final = {part: attrgetter(*names) for part, names in _NAMES_OF.items()}
 
 
@@ -267,6 +242,13 @@ def _copied(job: Job) -> Job:
     return copy
 
 
-def _plain(value: Any) -> dict[str, Any]:
+def _plain(value: Any) -> Any:
+    """A field as plain values."""
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not is_dataclass(value):
+        return value
     found = {f.name: getattr(value, f.name) for f in fields(value)}
     return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items() if v is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 
@@ -70,6 +70,10 @@ class Loop:
     """``zero_grad(set_to_none=False)``: gradients stay allocated through the next step's passes."""
     kbit_prepared: bool | None = None
     """PEFT's ``prepare_model_for_kbit_training`` upcasts what is not quantized to fp32."""
+
+
+PARTS: Final[Mapping[str, type[Any]]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
+"""Fields of a job that are such parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

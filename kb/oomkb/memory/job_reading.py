@@ -6,41 +6,19 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.errors import InputError, JobError, note
 from oomkb.limits import check_tree, finite_only, shown
-from oomkb.memory.job_parts import ExtraModel, Loop, Lora, Rollout, Serving
+from oomkb.memory.job_parts import PARTS, ExtraModel
 from oomkb.memory.mode import VOCABULARY, normalise
 from oomkb.units import GIB, parse_size_bytes
 
 _TOKENS: Final = 1 << 27
 _RANKS: Final = 1 << 20
 _BATCH: Final = 1 << 20
-_POSITIVE: Final[Mapping[str, int]] = {
-    "micro_batch": _BATCH,
-    "grad_accum": _BATCH,
-    "seq_len": _TOKENS,
-    "world": _RANKS,
-    "dp": _RANKS,
-    "tp": _RANKS,
-    "pp": _RANKS,
-    "cp": _RANKS,
-    "ep": _RANKS,
-    "nodes": _RANKS,
-    "gpus": _RANKS,
-    "max_pixels": 1 << 36,
-    "images": 1 << 16,
-    "video_frames": 1 << 20,
-    "generations": 1 << 16,
-    "eval_micro_batch": _BATCH,
-    "log_prob_batch": _BATCH,
-    "micro_tokens": _TOKENS,
-    "prompt_len": _TOKENS,
-    "completion_len": _TOKENS,
-}
-"""Fields that are whole numbers, each with the most that any machine of today could mean: beyond it lies a slip."""
 _GIB: Final = float(1 << 20)
 _NAME_CHARS: Final = 1_000
 _ENTRY_CHARS: Final = 4_000
@@ -53,21 +31,6 @@ _TARGETS: Final = 20_000
 _CONFIG_DEPTH: Final = 12
 _PARAMS_B: Final = 1e5
 _ELEMENTS: Final = float(1 << 50)
-_WORDS: Final = frozenset(
-    [
-        "objective",
-        "method",
-        "quant",
-        "param_dtype",
-        "autocast",
-        "optimizer",
-        "optimizer_impl",
-        "attention",
-        "sharding",
-    ]
-)
-_FLAGS: Final = frozenset(["packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload", "planned"])
-_NESTED: Final[Mapping[str, type]] = {"lora": Lora, "rollout": Rollout, "serving": Serving, "loop": Loop}
 
 
 def read_field(name: str, value: Any) -> Any:
@@ -75,16 +38,22 @@ def read_field(name: str, value: Any) -> Any:
 
     :raises JobError: for an impossible value; ``where`` is the field.
     """
-    most = _POSITIVE.get(name)
-    if most is not None:
-        return _whole(name, value, most=most)
-    if name in _WORDS:
-        return normalise(name, value)
-    if name in _FLAGS:
-        return _flag(name, value)
-    if name in _NESTED:
-        return _nested(name, value)
-    return _OTHERS[name][0](name, value)
+    return _FIELDS[name][0](name, value)
+
+
+def read_dotted(name: str, value: Any) -> Any:
+    """The checked value of one (dotted) field."""
+    return _kind_of(name)[0](name, value)
+
+
+def value_schema(name: str) -> dict[str, Any]:
+    """The JSON schema of a (dotted) field's value: what :func:`read_dotted` takes, in the field's own words."""
+    return dict(_kind_of(name)[1])
+
+
+def _kind_of(name: str) -> _Kind:
+    head, _, tail = name.partition(".")
+    return _PART_FIELDS.get(tail, _WHOLE) if tail and head in PARTS else _FIELDS[name]
 
 
 def _odd(name: str, value: Any, what: str, key: str, hint: str = "", **more: Any) -> JobError:
@@ -176,9 +145,7 @@ def _check(value: Any, name: str) -> None:
 
 
 def _grad_ckpt(name: str, value: Any) -> bool | str:
-    if isinstance(value, bool):
-        return value
-    read: bool | str = normalise(name, value)
+    read: bool | str = value if isinstance(value, bool) else normalise(name, value)
     return read
 
 
@@ -193,11 +160,8 @@ def _strings(name: str, value: Any) -> tuple[str, ...]:
 def _map(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or len(value) > _ENTRIES:
         raise _odd(name, value, "is not a mapping", "not-mapping")
-    if name == "buckets":
-        return MappingProxyType(
-            {str(k)[:_NAME_CHARS]: _elements(f"buckets.{k}"[:_NAME_CHARS], v) for k, v in value.items()}
-        )
-    return MappingProxyType({str(k)[:_NAME_CHARS]: _entry(f"{name}.{k}"[:_NAME_CHARS], v) for k, v in value.items()})
+    read = _elements if name == "buckets" else _entry
+    return MappingProxyType({str(k)[:_NAME_CHARS]: read(f"{name}.{k}"[:_NAME_CHARS], v) for k, v in value.items()})
 
 
 def _elements(name: str, value: Any) -> Any:
@@ -226,16 +190,13 @@ def _extra_models(name: str, value: Any) -> tuple[ExtraModel, ...]:
         role = normalise("role", item["role"], where=f"{where}.role")
         model = _model(f"{where}.model", item["model"]) if item.get("model") is not None else None
         sharding = normalise("sharding", item["sharding"]) if item.get("sharding") is not None else None
-        offload = item.get("offload")
-        out.append(
-            ExtraModel(
-                role=role, model=model, sharding=sharding, offload=bool(offload) if offload is not None else None
-            )
-        )
+        offload = bool(item["offload"]) if item.get("offload") is not None else None
+        out.append(ExtraModel(role=role, model=model, sharding=sharding, offload=offload))
     return tuple(out)
 
 
-_PART_FIELDS: Final = {name: frozenset(f.name for f in fields(kind)) for name, kind in _NESTED.items()}
+def _dropout(name: str, value: Any) -> float:
+    return 0.0 if value == 0 else _number(name, value, high=1.0)
 
 
 def _targets(name: str, value: Any) -> str | tuple[str, ...]:
@@ -246,22 +207,12 @@ def _targets(name: str, value: Any) -> str | tuple[str, ...]:
     return tuple(value)
 
 
-_LOOP_FLAGS: Final = ("loss_autocast", "outputs_kept", "use_cache", "zero_grad_in_place", "kbit_prepared")
-
-
-def read_dotted(name: str, value: Any) -> Any:
-    """The checked value of one (dotted) field."""
-    head, _, tail = name.partition(".")
-    return _part_reader(tail)(name, value) if tail and head in _NESTED else read_field(name, value)
-
-
 def _nested(name: str, value: Any) -> Any:
-    kind = _NESTED[name]
+    kind = PARTS[name]
     if not isinstance(value, Mapping):
         raise _odd(name, value, "is not a mapping", "not-mapping", f"write {name}: {{...}}")
-    known = _PART_FIELDS[name]
-    read: dict[str, Any] = {}
-    for key, item in value.items():
+    known = {f.name for f in fields(kind)}
+    for key in value:
         if key not in known:
             valid = ", ".join(sorted(known))
             raise JobError(
@@ -270,9 +221,7 @@ def _nested(name: str, value: Any) -> Any:
                 hint=f"one of {valid}",
                 note=note("job.no-such-part", valid=valid),
             )
-        if item is not None:
-            read[key] = _part_reader(key)(f"{name}.{key}", item)
-    return kind(**read)
+    return kind(**{k: read_dotted(f"{name}.{k}", item) for k, item in value.items() if item is not None})
 
 
 def _sequence_parallel(name: str, value: Any) -> int | bool:
@@ -280,88 +229,81 @@ def _sequence_parallel(name: str, value: Any) -> int | bool:
     return value if isinstance(value, bool) else _whole(name, value, most=_RANKS)
 
 
-def value_schema(name: str) -> dict[str, Any]:
-    """The JSON schema of a (dotted) field's value: what :func:`read_dotted` takes, in the field's own words."""
-    head, _, tail = name.partition(".")
-    if tail and head in _NESTED:
-        return dict(_PARTS.get(tail, _WHOLE)[1])
-    if name in _POSITIVE:
-        return {"type": "integer", "minimum": 1, "maximum": _POSITIVE[name]}
-    if name in _WORDS:
-        return {"type": "string", "enum": list(VOCABULARY[name])}
-    if name in _FLAGS:
-        return {"type": "boolean"}
-    if name in _NESTED:
-        parts = {f.name: value_schema(f"{name}.{f.name}") for f in fields(_NESTED[name])}
-        return {"type": "object", "properties": parts, "additionalProperties": False}
-    return dict(_OTHERS[name][1])
-
-
-def _count(name: str, value: Any) -> int:
-    return _whole(name, value, least=0, most=_LAYERS)
-
-
 _Reader = Callable[[str, Any], Any]
-_FLAG: Final = (_flag, {"type": "boolean"})
-_TEXT: Final = (_text, {"type": "string"})
-_SIZE: Final = (_gib, {"type": "number", "exclusiveMinimum": 0, "maximum": _GIB})
-_WHOLE: Final[tuple[_Reader, Mapping[str, Any]]] = (_whole, {"type": "integer", "minimum": 1})
-_MAPPING: Final = (_map, {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+_Kind = tuple[_Reader, Mapping[str, Any]]
+"""How a value is read, and its JSON schema."""
+
+
+def _whole_up_to(most: int) -> _Kind:
+    return partial(_whole, most=most), {"type": "integer", "minimum": 1, "maximum": most}
+
+
+def _number_up_to(most: float) -> _Kind:
+    return partial(_number, high=most), {"type": "number", "exclusiveMinimum": 0, "maximum": most}
+
+
+def _word_of(field: str) -> _Kind:
+    reader: _Reader = lambda name, value: normalise(field, value, where=name)  # noqa: E731
+    return reader, {"type": "string", "enum": list(VOCABULARY[field])}
+
+
+_FLAG: Final[_Kind] = (_flag, {"type": "boolean"})
+_TEXT: Final[_Kind] = (_text, {"type": "string"})
+_SIZE: Final[_Kind] = (_gib, {"type": "number", "exclusiveMinimum": 0, "maximum": _GIB})
+_WHOLE: Final[_Kind] = (_whole, {"type": "integer", "minimum": 1})
+_LAYER_COUNT: Final[_Kind] = (partial(_whole, least=0, most=_LAYERS), {"type": "integer", "minimum": 0})
+_MAPPING: Final[_Kind] = (_map, {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
 _NAMES_SCHEMA: Final = {"type": "array", "items": {"type": "string"}}
-_PARTS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
-    "r": (lambda n, v: _whole(n, v, most=_RANK), {"type": "integer", "minimum": 1, "maximum": _RANK}),
-    "alpha": (lambda n, v: _number(n, v, high=1e9), {"type": "number", "exclusiveMinimum": 0}),
-    "dropout": (
-        lambda n, v: 0.0 if v == 0 else _number(n, v, high=1.0),
-        {"type": "number", "minimum": 0, "maximum": 1},
-    ),
-    "dtype": (
-        lambda n, v: normalise("param_dtype", v, where=n),
-        {"type": "string", "enum": list(VOCABULARY["param_dtype"])},
-    ),
-    "loss": (lambda n, v: normalise("loss", v, where=n), {"type": "string", "enum": list(VOCABULARY["loss"])}),
+_PART_FIELDS: Final[Mapping[str, _Kind]] = {
+    "r": _whole_up_to(_RANK),
+    "alpha": (partial(_number, high=1e9), {"type": "number", "exclusiveMinimum": 0}),
+    "dropout": (_dropout, {"type": "number", "minimum": 0, "maximum": 1}),
+    "dtype": _word_of("param_dtype"),
+    "loss": _word_of("loss"),
     "targets": (_targets, {"anyOf": [{"type": "string"}, _NAMES_SCHEMA]}),
     "gpu_memory_utilization": (_share, {"type": "number", "exclusiveMinimum": 0, "maximum": 1}),
-    **dict.fromkeys(("gpu_layers", "cpu_expert_layers"), (_count, {"type": "integer", "minimum": 0})),
-    "engine": _TEXT,
-    "kv_dtype": _TEXT,
-    **dict.fromkeys(("colocated", "sleep", "cuda_graphs", "attention_dp", "dora", *_LOOP_FLAGS), _FLAG),
+    **dict.fromkeys(("gpu_layers", "cpu_expert_layers"), _LAYER_COUNT),
+    **dict.fromkeys(("engine", "kv_dtype"), _TEXT),
+    **dict.fromkeys(("colocated", "sleep", "cuda_graphs", "attention_dp", "dora", "loss_autocast"), _FLAG),
+    **dict.fromkeys(("outputs_kept", "use_cache", "zero_grad_in_place", "kbit_prepared"), _FLAG),
 }
-"""Fields of parts that are no plain whole numbers: how each is read, and its schema."""
-_OTHERS: Final[Mapping[str, tuple[_Reader, Mapping[str, Any]]]] = {
+"""Fields of parts; what is not named is a plain whole number."""
+_EXTRA_MODEL: Final = {
+    "type": "object",
+    "properties": {
+        "role": _word_of("role")[1],
+        "model": {"type": "string"},
+        "sharding": _word_of("sharding")[1],
+        "offload": {"type": "boolean"},
+    },
+    "required": ["role"],
+}
+
+
+def _part(kind: type) -> _Kind:
+    properties = {f.name: dict(_PART_FIELDS.get(f.name, _WHOLE)[1]) for f in fields(kind)}
+    return _nested, {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+_FIELDS: Final[Mapping[str, _Kind]] = {
     "model": (_model, {"anyOf": [{"type": "string"}, {"type": "object", "description": "a config.json"}]}),
-    "params_b": (
-        lambda n, v: _number(n, v, high=_PARAMS_B),
-        {"type": "number", "exclusiveMinimum": 0, "maximum": _PARAMS_B},
-    ),
-    "capacity_gib": _SIZE,
-    "host_gib": _SIZE,
+    "params_b": _number_up_to(_PARAMS_B),
+    # Whole numbers, each with the most that any machine of today could mean: beyond it lies a slip.
+    **dict.fromkeys(("micro_batch", "grad_accum", "eval_micro_batch", "log_prob_batch"), _whole_up_to(_BATCH)),
+    **dict.fromkeys(("seq_len", "micro_tokens", "prompt_len", "completion_len"), _whole_up_to(_TOKENS)),
+    **dict.fromkeys(("world", "dp", "tp", "pp", "cp", "ep", "nodes", "gpus"), _whole_up_to(_RANKS)),
+    **dict.fromkeys(("images", "generations"), _whole_up_to(1 << 16)),
+    "video_frames": _whole_up_to(1 << 20),
+    "max_pixels": _whole_up_to(1 << 36),
+    **{field: _word_of(field) for field in ("objective", "method", "quant", "param_dtype", "autocast", "optimizer")},
+    **{field: _word_of(field) for field in ("optimizer_impl", "attention", "sharding")},
+    **dict.fromkeys(("packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload", "planned"), _FLAG),
+    **{name: _part(kind) for name, kind in PARTS.items()},
+    **dict.fromkeys(("capacity_gib", "host_gib"), _SIZE),
     "sp": (_sequence_parallel, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "boolean"}]}),
     "grad_ckpt": (_grad_ckpt, {"enum": [True, False, "selective", "offload"]}),
-    "offload": (_strings, {"type": "array", "items": {"type": "string", "enum": list(VOCABULARY["offload"])}}),
+    "offload": (_strings, {"type": "array", "items": _word_of("offload")[1]}),
     **dict.fromkeys(("buckets", "versions", "env"), _MAPPING),
-    "extra_models": (
-        _extra_models,
-        {
-            "type": "array",
-            "maxItems": _MODELS,
-            "items": {
-                "type": "object",
-                "properties": {
-                    "role": {"type": "string", "enum": list(VOCABULARY["role"])},
-                    "model": {"type": "string"},
-                    "sharding": {"type": "string", "enum": list(VOCABULARY["sharding"])},
-                    "offload": {"type": "boolean"},
-                },
-                "required": ["role"],
-            },
-        },
-    ),
-    "gpu": _TEXT,
-    "framework": _TEXT,
+    "extra_models": (_extra_models, {"type": "array", "maxItems": _MODELS, "items": _EXTRA_MODEL}),
+    **dict.fromkeys(("gpu", "framework"), _TEXT),
 }
-"""The same of the job's own fields."""
-
-
-def _part_reader(name: str) -> _Reader:
-    return _PARTS.get(name, _WHOLE)[0]
