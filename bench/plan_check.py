@@ -26,7 +26,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parent))
 
 from oomdoc.diagnosis.fixes import Context
-from oomdoc.diagnosis.planning import plan, whatif
+from oomdoc.diagnosis.planning.planner import plan, whatif
 from oomdoc.diagnosis.result import Plan
 from oomkb.catalog import models
 from oomkb.errors import OomdocError

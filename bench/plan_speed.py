@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from oomdoc.diagnosis.planning import plan
+from oomdoc.diagnosis.planning.planner import plan
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from plan_jobs import jobs

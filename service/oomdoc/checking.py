@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from oomdoc import __version__
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.planned import TRAINING_COUNTS
+from oomdoc.diagnosis.regressions import applies, scan
 from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Message, Source, problem_of, say
 from oomdoc.planner import planned_job
@@ -16,6 +17,7 @@ from oomdoc.report.words import render, word
 from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError, JobError
 from oomkb.memory.job import Job
+from oomkb.pricing import price
 
 Level = Literal["error", "warning", "note"]
 
@@ -85,8 +87,6 @@ def _settings(evidence: Evidence | None) -> list[Finding]:
 
 
 def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
-    from oomdoc.diagnosis.regressions import applies, scan
-
     return [
         Finding(
             "known-regression",
@@ -105,8 +105,6 @@ def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
 
 
 def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[Finding]]:
-    from oomkb.pricing import price
-
     if job.model is None and job.params_b is None:
         return None, [Finding("not-priced", "note", say("check.no-model"))]
     try:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from oomdoc.diagnosis.answering import answer_of
+from oomdoc.diagnosis.comparing import Plain
+from oomdoc.diagnosis.planned import careful_job
+from oomdoc.diagnosis.planning.prices import Table
+from oomdoc.diagnosis.planning.table import fits_table
+from oomdoc.diagnosis.throughput import relative_speed, throughput
 from oomdoc.evidence import Evidence, Message, Source, problem_of
+from oomdoc.intake import read
+from oomdoc.intake.configs import to_job
+from oomdoc.report.document import framework_document
+from oomdoc.report.plan import table_document
+from oomdoc.report.words import render
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, OomdocError
 from oomkb.frameworks import complete
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, check_device, price_planned
 from oomkb.untrusted import yaml_document
-
-if TYPE_CHECKING:
-    from oomdoc.diagnosis.planning import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +38,6 @@ class Compared:
 
 def compare(jobs: Sequence[Job]) -> list[Compared]:
     """Price each job; speeds are relative to the first that has a price."""
-    from oomdoc.diagnosis.throughput import relative_speed, throughput
-
     rows: list[Compared] = []
     reference = None
     for job in jobs:
@@ -70,10 +76,6 @@ def plan_job(
     :param fixed_hardware: whether plans may change neither the cards nor their number.
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
-    from oomdoc.diagnosis.answering import answer_of
-    from oomdoc.diagnosis.comparing import Plain
-    from oomdoc.diagnosis.planning import fits_table
-
     job, evidence, careful = planned_job(text, filename, changes, others)
     if job.model is None and job.params_b is None:
         raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")
@@ -90,8 +92,6 @@ def planned_job(
 
     :param others: further files that it names.
     """
-    from oomdoc.diagnosis.planned import careful_job
-
     job, evidence = job_of_text(text, filename, others)
     if "gpu" in changes and "capacity_gib" not in changes:
         job = job.with_fields({"capacity_gib": None})  # what the file says of another card
@@ -112,9 +112,6 @@ def job_of_text(text: str, filename: str, others: Sequence[Source] = ()) -> tupl
     document = _job_document(text)
     if document is not None:
         return Job.from_document(document), None
-    from oomdoc.intake import read
-    from oomdoc.intake.configs import to_job
-
     evidence = read([Source(filename or "input", text), *others])
     return to_job(evidence.facts, evidence.framework, evidence.versions), evidence
 
@@ -139,10 +136,6 @@ def _job_document(text: str) -> dict[str, Any] | None:
 
 def plan_document(planned: Planned, language: str) -> dict[str, Any]:
     """The JSON form of a plan before a run."""
-    from oomdoc.report.document import framework_document
-    from oomdoc.report.plan import table_document
-    from oomdoc.report.words import render
-
     said = [render(sentence, language) for sentence in planned.sentences]
     evidence = planned.evidence
     return {

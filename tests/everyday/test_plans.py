@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import oomdoc
-from oomdoc.diagnosis.planning import plan
+from oomdoc.diagnosis.planning.planner import plan
 from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price_planned

@@ -298,7 +298,7 @@ def _named(priced: Priced, text: str, language: str, *, beside: bool) -> list[st
 
 def largest(priced: Priced, language: str, text: str = "") -> list[str]:
     """The largest micro-batch and length that fit as the job stands; one of them where ``text`` asks for that."""
-    from oomdoc.diagnosis.planning import plan
+    from oomdoc.diagnosis.planning.planner import plan
 
     engine = priced.estimate.served
     if engine is not None and engine.largest_length:

@@ -202,7 +202,7 @@ _FORM: Final = frozenset({"method", "quant"})
 def plans_of(priced: Priced, held: Collection[str]) -> tuple[Plan, ...]:
     """What the planner would do without touching the fields that are held."""
     from oomdoc.diagnosis.fixes import Context
-    from oomdoc.diagnosis.planning import plan
+    from oomdoc.diagnosis.planning.planner import plan
 
     try:
         return plan(priced.job, context=Context(kept=frozenset(held))).plans

@@ -104,7 +104,7 @@ def _plan_changes(file: Path, text: str, log: Path, number: int, lang: Language)
             where="--plan",
             hint=f"see oomdoc diagnose {log} --config {file}",
         )
-    from oomdoc.diagnosis.planning import fields_to_write
+    from oomdoc.diagnosis.planning.patching import fields_to_write
 
     return fields_to_write(plans[number - 1], report.diagnosis.evidence)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.advice import uneven_heads
 from oomdoc.diagnosis.comparing import Plain, comparison, largest_models
+from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
 from oomdoc.diagnosis.forms import (
     CARD_USABLE,
     FITS,
@@ -25,6 +26,7 @@ from oomdoc.diagnosis.planned import (
     runs_on,
     wants_figure,
 )
+from oomdoc.diagnosis.planning.quantities import largest_of, need_with
 from oomdoc.diagnosis.result import Diagnosis, Plan
 from oomdoc.diagnosis.run_words import assumed_of, cards_of, experts_held, model_of, names_of, run_of
 from oomdoc.diagnosis.serving_answers import (
@@ -282,8 +284,6 @@ _INSTEAD: Final = (("lora", {"method": "lora"}), ("qlora", {"method": "qlora"}))
 
 def _instead(about: Plain) -> Iterator[Message]:
     """The mildest other form of the run that would fit: fewer trained weights, or smaller stored ones."""
-    from oomdoc.diagnosis.planning import need_with
-
     if about.estimate.fits_probability is None:
         return
     stated = about.stated
@@ -320,8 +320,6 @@ def _parts(about: Plain) -> Iterator[Message]:
 
 def _reference(about: Plain) -> Iterator[Message]:
     """What the reference model takes of it, and what does without one, where the question speaks of it."""
-    from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
-
     held = about.estimate.phases[about.estimate.peak_phase].terms_bytes.get("reference model", 0.0)
     if about.asked.of_reference and about.job.objective in ("dpo", "kto") and not about.sides:
         line = line_of(about.job.framework, "reference-precompute") or PRECOMPUTED
@@ -334,8 +332,6 @@ def _reference(about: Plain) -> Iterator[Message]:
 
 def _flips(about: Plain) -> Iterator[Message]:
     """What would turn a yes over: the largest batch and length that fit, and checkpointing."""
-    from oomdoc.diagnosis.planning import largest_of, need_with
-
     if about.sides:
         return
     job, served = about.job, about.estimate.served
@@ -378,8 +374,6 @@ def sizes_with(plan: Plan, wanted: Wanted, asked: Asked) -> Iterator[Message]:
 
     :param asked: what the report says besides, the tokens of one request among it.
     """
-    from oomdoc.diagnosis.planning import largest_of
-
     served = plan.estimate.served if wanted == "requests" and plan.priced else None
     if served is not None and (each := asked.request_length or asked.length):
         yield say("answer.then-requests", count=served.tokens // each, each=each, tokens=served.tokens)

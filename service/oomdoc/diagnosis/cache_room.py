@@ -8,6 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.fixes._remedy import is_script
 from oomdoc.diagnosis.forms import CARD_USABLE, price_form
+from oomdoc.diagnosis.planning.quantities import most_steps
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import asked_of
@@ -112,8 +113,6 @@ def _beside_others(view: View) -> Iterator[Message]:
 
 def _sequences(view: View) -> Iterator[Message]:
     """How many sequences a script may generate at once on a card that several were too many for."""
-    from oomdoc.diagnosis.planning.quantities import most_steps
-
     batch, capacity = view.stated("micro_batch"), view.bytes_of("capacity")
     if (
         view.phase != "generate"

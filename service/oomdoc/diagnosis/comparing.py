@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.forms import FITS, Side, beyond_share, fits_of, host_is_short, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.planned import Choice
+from oomdoc.diagnosis.planning.planner import mildest_plan
+from oomdoc.diagnosis.planning.quantities import largest_of
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
 from oomdoc.diagnosis.view import View
@@ -303,8 +305,6 @@ def _on_cards(about: Plain) -> bool:
 
 def _largest_of_sides(about: Plain) -> Iterator[Message]:
     """The largest batch or length of each alternative."""
-    from oomdoc.diagnosis.planning import largest_of
-
     names = ("micro_batch",) if about.wanted == "batch" else ("seq_len", "serving.max_model_len")
     if any(name in side.fields for side in about.sides for name in names):
         return  # the sides are themselves sizes of that kind
@@ -326,8 +326,6 @@ _OF_A_REQUEST: Final = frozenset({"seq_len", "serving.max_model_len", "serving.c
 
 def _remedies_of_sides(about: Plain) -> Iterator[Message]:
     """What would make an alternative fit that does not: the question may well be which of them can be had at all."""
-    from oomdoc.diagnosis.planning import mildest_plan
-
     lacking = [side for side in about.sides if side.fits is False and side.priced is not None]
     needed_by_each = about.asked.request_length and about.asked.concurrency  # a shorter context serves none of them
     needs = _OF_A_REQUEST if needed_by_each else frozenset[str]()

@@ -17,9 +17,9 @@ from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import grid_for
 from oomdoc.diagnosis.eval_logits import kept_logits
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
+from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.inferring import Inference, infer
-from oomdoc.diagnosis.judging import causes_in, judged
 from oomdoc.diagnosis.own_figures import sees_figures
 from oomdoc.diagnosis.own_lines import beside_failure, of_own_figures
 from oomdoc.diagnosis.planned import (
@@ -31,13 +31,16 @@ from oomdoc.diagnosis.planned import (
     planned_run,
     wants_figure,
 )
+from oomdoc.diagnosis.planning.for_diagnosis import plan_for
+from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
+from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.verdict import other_failure_of, outlook_of, verdict_of
+from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import (
     SPLIT,
     View,
@@ -84,7 +87,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     if verdict == "no-failure":
         return _without_failure(view, stated, cases, warnings, inference, plans=plans, questions=questions)
     view, look = _looked(view, cases, warnings)
-    verdict, evidence, causes = judged(evidence, view)
+    verdict, evidence, causes = _judged(evidence, view)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
     diagnosis = Diagnosis(
@@ -193,6 +196,16 @@ def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, 
 def causes_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[CauseFinding, ...]:
     """The causes as a diagnosis has them, none where nothing failed; ``hidden`` as in :func:`view_of`."""
     return causes_in(evidence, view_of(evidence, hidden=hidden)[0])
+
+
+def causes_in(evidence: Evidence, view: View) -> tuple[CauseFinding, ...]:
+    """The same where the view is known."""
+    return () if verdict_of(evidence.outcome) == "no-failure" else _judged(evidence, view)[2]
+
+
+def _judged(evidence: Evidence, view: View) -> tuple[Verdict, Evidence, tuple[CauseFinding, ...]]:
+    """What happened, the evidence for it, and the causes: ranked, those that sums prove first."""
+    return agreed(evidence, proven_causes(view, rank(features_of(view))))
 
 
 def _worked_out(
@@ -331,8 +344,6 @@ def _settings(evidence: Evidence) -> dict[str, Any]:
 
 
 def _planned(diagnosis: Diagnosis) -> Diagnosis:
-    from oomdoc.diagnosis.planning import plan_for
-
     try:
         return plan_for(diagnosis)
     except (OomdocError, *ARITHMETIC_ERRORS) as error:

@@ -11,7 +11,10 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.comparing import Plain
+from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.forms import needed_of, price_form
+from oomdoc.diagnosis.planning.planner import plan
+from oomdoc.diagnosis.planning.quantities import most_steps
 from oomdoc.diagnosis.run_words import names_of, step_of
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_of
@@ -61,9 +64,6 @@ def savings(job: Job, estimate: Estimate, kept: Collection[str] = ()) -> Iterato
 
     :param kept: fields that no change may touch.
     """
-    from oomdoc.diagnosis.fixes import Context
-    from oomdoc.diagnosis.planning import plan
-
     try:
         singles = plan(job, context=Context(kept=frozenset(kept))).singles
     except OomdocError:
@@ -192,8 +192,6 @@ def _asked(about: Plain, line: Calibration) -> Iterator[tuple[Any, float]]:
 
 def _largest(about: Plain, line: Calibration, capacity_bytes: float) -> Iterator[Message]:
     """The largest batch or length that fits by the figures."""
-    from oomdoc.diagnosis.planning.quantities import most_steps
-
     field = "micro_batch" if about.wanted == "batch" else "seq_len"
     grain = GRAIN[field]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oomdoc.diagnosis.cases import matched
-from oomdoc.diagnosis.engine import view_of
-from oomdoc.diagnosis.judging import causes_in
+from oomdoc.diagnosis.engine import causes_in, view_of
 from oomdoc.diagnosis.result import MatchedCase
 from oomdoc.intake.read import read_text
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
+from oomdoc.diagnosis.planning.quantities import most_requests
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
@@ -76,8 +77,6 @@ def put_off_requests(view: View, asked: Asked) -> Iterator[Message]:
 
 def room(about: Plain) -> Iterator[Message]:
     """How many requests the cache of a server holds at once."""
-    from oomdoc.diagnosis.planning import most_requests
-
     served = about.estimate.served
     if served is None or not (about.printed_tokens or (served.largest_length is not None and served.requests >= 1)):
         return

@@ -23,6 +23,7 @@ from typing import Final
 
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import say
+from oomkb.catalog.models import all_models
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 from oomkb.memory.setting import PREFERENCE
@@ -69,8 +70,6 @@ def tensors_of_unknown_model(requested_bytes: int, job: Job) -> tuple[TensorMatc
 @cache
 def _vocabularies() -> tuple[int, ...]:
     """The sizes of vocabulary that the catalogue's models have."""
-    from oomkb.catalog.models import all_models
-
     sizes = {entry.config.get("vocab_size") for entry in all_models()}
     return tuple(sorted(v for v in sizes if isinstance(v, int) and v > 0))
 

@@ -15,7 +15,7 @@ from oomdoc.report.words import inner, render, word
 from oomkb.units import GIB
 
 if TYPE_CHECKING:
-    from oomdoc.diagnosis.planning import Table
+    from oomdoc.diagnosis.planning.prices import Table
 
 _MAX_KNOBS = 24
 _FEW_KNOBS = 6

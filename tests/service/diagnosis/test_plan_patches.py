@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from oomdoc.diagnosis.planning import planning_for
 from oomdoc.diagnosis.planning.changes import plain
+from oomdoc.diagnosis.planning.for_diagnosis import planning_for
 from oomdoc.diagnosis.result import Plan
 from oomdoc.evidence import Evidence, Source
 from oomdoc.intake import read

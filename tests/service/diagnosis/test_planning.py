@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from oomdoc.diagnosis.planning import Planning, fits_table, plan, whatif
+from oomdoc.diagnosis.planning.planner import plan, whatif
+from oomdoc.diagnosis.planning.prices import Planning
+from oomdoc.diagnosis.planning.table import fits_table
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
 from oomkb.pricing import price

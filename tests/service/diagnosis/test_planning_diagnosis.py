@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from oomdoc.diagnosis.engine import diagnose
-from oomdoc.diagnosis.planning import Planning, plan, plan_for, planning_for
 from oomdoc.diagnosis.planning.calibrate import calibrate
-from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.for_diagnosis import plan_for, planning_for
+from oomdoc.diagnosis.planning.planner import plan
+from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis
 from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Failure, Signal, Source, Span

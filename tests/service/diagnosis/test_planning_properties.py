@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from oomdoc.diagnosis.fixes import REMEDIES
 from oomdoc.diagnosis.fixes._remedy import global_batch
-from oomdoc.diagnosis.planning import Planning, plan
 from oomdoc.diagnosis.planning.changes import plain
 from oomdoc.diagnosis.planning.moves import settable
-from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.planner import plan
+from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.result import Plan
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate

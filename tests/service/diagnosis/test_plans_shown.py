@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from oomdoc.diagnosis.planning import Planning, fits_table, plan, planning_for
+from oomdoc.diagnosis.planning.for_diagnosis import planning_for
+from oomdoc.diagnosis.planning.planner import plan
+from oomdoc.diagnosis.planning.prices import Planning
+from oomdoc.diagnosis.planning.table import fits_table
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan
 from oomdoc.evidence import Evidence
 from oomdoc.report.document import diagnosis_document, plan_document

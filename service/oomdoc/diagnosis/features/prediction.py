@@ -27,7 +27,6 @@ _EARLY_PHASES: Final = frozenset({"load", "engine-init", "unknown"})
 """Phases in which weights may still be on their way to the card."""
 _CLOSE: Final = 0.05
 _OVER_RANKS: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp"})
-_SPLITS_WEIGHTS: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp", "megatron"})
 _UNSHARDED: Final = frozenset({None, "none", "ddp"})
 
 
@@ -127,29 +126,15 @@ def _whole_copies(view: View, params: float, capacity: int) -> Iterator[Feature]
             yield Feature("ranks:one-of-many-gpus", 1.0, say("feature.one-process", visible=visible))
         elif job.sharding in _UNSHARDED and ranks > 1:
             yield Feature("states:whole-on-each-rank", 1.0, say("feature.replicated", ranks=ranks))
-    yield from _allocated(view, params, capacity)
+    yield from _allocated(view, capacity)
 
 
-def _allocated(view: View, params: float, capacity: int) -> Iterator[Feature]:
+def _allocated(view: View, capacity: int) -> Iterator[Feature]:
     """What is allocated against the weights: less than all of them means that they were still being placed."""
-    allocated, states = view.bytes_of("allocated"), view.state_bytes
-    if not allocated:
-        return
-    split = view.job.sharding in _SPLITS_WEIGHTS or (view.stated("tp") or 1) > 1
-    for width in (0.55, 1, 2, 4):
-        whole = params * width
-        if not split and abs(allocated / whole - 1) <= _CLOSE:
-            yield Feature("allocated:one-copy-of-weights", 1.0, say("feature.one-copy", weights_bytes=whole))
-            break
-    if view.weight_bytes and allocated < 0.9 * view.weight_bytes and allocated > 0.4 * capacity:
+    allocated = view.bytes_of("allocated")
+    if allocated and 0.4 * capacity < allocated < 0.9 * view.weight_bytes:
         message = say("feature.partial", allocated_bytes=allocated, weights_bytes=view.weight_bytes)
         yield Feature("allocated:less-than-weights", 1.0, message)
-    if states and view.training and allocated > 2 * states:
-        message = say("feature.rest", rest_bytes=allocated - states, states_bytes=states)
-        yield Feature("allocated:far-above-states", 1.0, message)
-    if view.serving and view.weight_bytes and allocated > 1.5 * view.weight_bytes:
-        message = say("feature.rest", rest_bytes=allocated - view.weight_bytes, states_bytes=view.weight_bytes)
-        yield Feature("allocated:far-above-weights", 1.0, message)
 
 
 def _request(view: View, params: float) -> Iterator[Feature]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Message, say
@@ -15,10 +15,7 @@ from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
 from oomkb.memory.setting import ONLINE, PREFERENCE
-
-if TYPE_CHECKING:
-    from oomkb.memory.shape import ModelShape
-
+from oomkb.memory.shape import ModelShape
 
 DEEPSPEED = frozenset({"zero1", "zero2", "zero3"})
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy, world_size
 from oomdoc.evidence import say
+from oomkb.catalog import gpus
 from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
@@ -76,8 +77,6 @@ def _has_triton(device: Device) -> bool:
 
 def ladder(device: Device | None) -> tuple[tuple[str, Device], ...]:
     """Common cards of the same maker, smallest first, with their catalogue entries."""
-    from oomkb.catalog import gpus
-
     vendor = device.vendor if device is not None and device.vendor != "other" else "nvidia"
     names = _LADDER.get(vendor, ())
     return tuple((name, found) for name in names if (found := gpus.find(name)) is not None)

@@ -12,6 +12,8 @@ from oomdoc.evidence import say
 from oomkb.frameworks import has
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
+from oomkb.memory.serving import largest_max_model_len, served_length
+from oomkb.memory.setting import resolve_setting
 from oomkb.memory.states import GGUF_BYTES
 
 OUTSIDE: Final = frozenset(
@@ -95,8 +97,6 @@ def serving_length(job: Job, context: Context) -> Iterator[Variant]:
 
 def _accepted(job: Job, context: Context) -> int:
     """The length that is stated, else the one that the model of what a server holds takes; 0 for an unknown model."""
-    from oomkb.memory.serving import served_length
-
     stated = job.get("serving.max_model_len")
     return stated or (served_length(job, context.shape) if context.shape is not None else 0)
 
@@ -106,9 +106,6 @@ def _held(job: Job, context: Context) -> int | None:
     said = context.facts.get("engine_max_model_len")
     if said:
         return int(said * 0.98) // 256 * 256
-    from oomkb.memory.serving import largest_max_model_len
-    from oomkb.memory.setting import resolve_setting
-
     if context.shape is None or context.device is None:
         return None
     found = largest_max_model_len(job, resolve_setting(job, context.shape), context.shape, context.device)

@@ -14,6 +14,7 @@ from oomdoc.diagnosis.planning.prices import Hardware, Price, Prices
 from oomdoc.diagnosis.planning.spelling import key_of
 from oomdoc.diagnosis.result import Change, Plan
 from oomdoc.evidence import say
+from oomkb.catalog import gpus
 from oomkb.frameworks import line
 from oomkb.memory.job import Job
 
@@ -38,8 +39,6 @@ def smallest(prices: Prices, context: Context, wanted: float) -> Hardware | None
 
 def _options(prices: Prices) -> list[tuple[float, int, str]]:
     """Bytes in all, number of cards, name: smallest first."""
-    from oomkb.catalog import gpus
-
     device = gpus.find(prices.job.gpu) if prices.job.gpu else None
     cards = {**({str(prices.job.gpu): device} if device is not None else {}), **dict(ladder(device))}
     options = [(float(n * card.capacity_bytes), n, name) for name, card in cards.items() for n in _COUNTS]

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oomdoc.diagnosis.planning.printed import typed_key
 from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of, with_dashes
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
 from oomdoc.evidence import Document, Evidence
+from oomdoc.intake.configs import Patched, Text, patch
 from oomkb.errors import OomdocError
-
-if TYPE_CHECKING:
-    from oomdoc.intake.configs import Patched
 
 _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
 _LOGS: Final = (".log", ".out", ".err")
@@ -175,8 +173,6 @@ class _Patches:
 
 def _differing(document: Document, text: str) -> Iterator[tuple[str, Any, Any]]:
     """The settings in which a changed text differs, read as the patch has read them already."""
-    from oomdoc.intake.configs import Text
-
     before, now = (Text(each, document.source, document.framework).settings for each in (document.text, text))
     for key in (*(k for k in before if k not in now), *now):
         old, new = before.get(key), now.get(key)
@@ -185,8 +181,6 @@ def _differing(document: Document, text: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
-    from oomdoc.intake.configs import patch
-
     if not changes:
         return None
     try:

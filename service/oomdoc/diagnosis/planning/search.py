@@ -10,16 +10,15 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import combinations, islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.planning.moves import Goal, Move, combined, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price
-from oomdoc.diagnosis.planning.space import Priced, Space
+from oomdoc.diagnosis.planning.space import Order, Priced, Space, State
 from oomkb.dataclass import dataclass
-
-if TYPE_CHECKING:
-    from oomdoc.diagnosis.planning.space import Order, State
 
 
 def cheapest_sets(
@@ -31,8 +30,6 @@ def cheapest_sets(
 
     :param agree: asked once for each pair, and only for those in sets that are looked at.
     """
-    import numpy as np
-
     members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
     known: dict[tuple[int, int], bool] = {}
 
@@ -49,8 +46,6 @@ def cheapest_sets(
 
 def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
     """(sets, members) places in ascending order, the missing ones of smaller sets -1 at the end, and (sets,) costs."""
-    import numpy as np
-
     padded, most = np.append(costs, 0.0), max(sizes)
     parts = []
     for size in sizes:
@@ -65,8 +60,6 @@ def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
 
 def _combinations(count: int, size: int) -> Any:
     """(sets, size) as :func:`itertools.combinations` has them, row by row."""
-    import numpy as np
-
     places = np.arange(count)
     if size == 1:
         return places[:, None]
@@ -82,8 +75,6 @@ _AT_ONCE: Final = 512
 
 def _cheapest_first(members: Any, totals: Any) -> Iterator[int]:
     """The rows of the sets, the cheapest first, of one cost in the order of their members."""
-    import numpy as np
-
     below, wanted = -math.inf, _AT_ONCE
     while wanted < len(totals):
         bound = np.partition(totals, wanted)[wanted]  # all of one cost come together
@@ -198,15 +189,11 @@ class Search:
     @cached_property
     def _order(self) -> Order:
         """The moves that keep the hardware."""
-        from oomdoc.diagnosis.planning.space import Order
-
         here = [i for i, candidate in enumerate(self.candidates) if not candidate.move.remedy.hardware]
         return Order(self.space.surrogate, here, self.candidates)
 
     def _starts(self) -> Iterator[State]:
         """The empty set; for more hardware one set for every other card or number of cards."""
-        from oomdoc.diagnosis.planning.space import State
-
         order, surrogate = self._order, self.space.surrogate
         if not self.goal.hardware:
             yield State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
@@ -292,8 +279,6 @@ class Search:
 
     def _greedily(self, rank: Callable[[float, float, float], float], *, enough: bool) -> Found | None:
         """One move after the other, best by ``rank(before, after, pain)``; stops once it fits if that is ``enough``."""
-        from oomdoc.diagnosis.planning.space import State
-
         order, surrogate = self._order, self.space.surrogate
         so_far = State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
         best = self.price(())

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from oomdoc.evidence import Document
+from oomdoc.intake.configs import TABLES, Text, patch
+from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.rules import never
+from oomdoc.intake.configs.table import DROP, View
 from oomkb.errors import OomdocError
 from oomkb.frameworks import canonical, line, lineage
-
-if TYPE_CHECKING:
-    from oomdoc.intake.configs.entry import Entry
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
@@ -90,8 +91,6 @@ def spelled(
 
 @lru_cache(maxsize=2048)
 def _written(framework: str, field: str, value: str) -> tuple[tuple[str, Any], ...]:
-    from oomdoc.intake.configs import Text, patch
-
     command = _HYDRA if framework == "verl" else _SHELL
     text, filename = (command, "run.sh") if framework in _FLAGS else (_YAML, "train.yaml")
     try:
@@ -120,9 +119,6 @@ def _value(text: str, entry: Entry) -> Any:
 
 def own_words(framework: str | None, field: str, value: Any) -> tuple[tuple[str, Any], ...]:
     """What the framework's table would write for a word of the job, where no file of its form can be written here."""
-    from oomdoc.intake.configs import TABLES
-    from oomdoc.intake.configs.table import DROP, View
-
     if framework in _BASES.values():
         return ()
     for table in (t for t in TABLES if t.name == framework):
@@ -146,9 +142,6 @@ _ABOUT: Final = {"grad_ckpt": "checkpoint"}
 @lru_cache(maxsize=4096)
 def names_of(framework: str | None, field: str) -> tuple[str, ...]:
     """The keys by which a framework, else one that it is built on, says a job field."""
-    from oomdoc.intake.configs import TABLES
-    from oomdoc.intake.configs.rules import never
-
     tables = {table.name: table for table in TABLES}
     for table in (tables[member.name] for member in lineage(framework) if member.name in tables):
         for key in table.all_keys():
@@ -164,9 +157,6 @@ def names_of(framework: str | None, field: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def has_keys(framework: str | None) -> bool:
     """Whether a framework has keys of its own, or its base's: a library that is only called has none."""
-    from oomdoc.intake.configs import TABLES
-    from oomkb.frameworks import canonical
-
     return any(table.name == canonical(framework) and any(True for _ in table.all_keys()) for table in TABLES)
 
 
@@ -217,8 +207,6 @@ _APART: Final = str.maketrans(dict.fromkeys("=\"'[]()", " "))
 @lru_cache(maxsize=4096)
 def value_of(framework: str | None, field: str, value: Any) -> Any:
     """A job's word as the framework writes it (``flash2``: ``fa2``, ``flash_attention_2``), or as it is."""
-    from oomdoc.intake.configs import TABLES
-
     wanted = canonical(framework)
     for table in (t for t in TABLES if t.name == wanted and isinstance(value, str)):
         for key in (k for k in table.all_keys() if k.field == field):
