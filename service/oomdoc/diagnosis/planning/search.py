@@ -1,14 +1,12 @@
-"""The least painful set of moves that fits: best first on the stand-in, the real model for what it finds.
+"""The least painful set of moves that fits: the cheapest sets first, the real model for those that a stand-in likes.
 
 Deterministic: moves have a fixed order, ties are broken by name.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from itertools import combinations, islice
 from typing import Any, Final
 
@@ -17,18 +15,22 @@ import numpy as np
 from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.planning.moves import Goal, Move, combined, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price
-from oomdoc.diagnosis.planning.space import Order, Priced, Space, State
+from oomdoc.diagnosis.planning.space import Priced, Space, Stacked
 from oomkb.dataclass import dataclass
 
 
 def cheapest_sets(
-    costs: Sequence[float], sizes: Sequence[int], agree: Callable[[int, int], bool]
+    costs: Sequence[float],
+    sizes: Sequence[int],
+    agree: Callable[[int, int], bool],
+    chosen_from: Callable[[Any], Any] | None = None,
 ) -> Iterator[tuple[int, ...]]:
     """The sets of these sizes whose members agree pairwise, the cheapest first; members are places in ``costs``.
 
     Those of one cost come in the order of their members. A hundred alternatives have 180,000 sets of three.
 
     :param agree: asked once for each pair, and only for those in sets that are looked at.
+    :param chosen_from: which of many sets at once are looked at: (sets, members), a missing member -1, to (sets,).
     """
     members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
     known: dict[tuple[int, int], bool] = {}
@@ -38,10 +40,11 @@ def cheapest_sets(
             known[pair] = agree(*pair)
         return known[pair]
 
-    for row in _cheapest_first(members, totals):
-        chosen = tuple(place for place in members[row].tolist() if place >= 0)
-        if all(map(agreed, combinations(chosen, 2))):
-            yield chosen
+    for rows in _cheapest_first(members, totals):
+        for row in rows if chosen_from is None else rows[chosen_from(members[rows])]:
+            chosen = tuple(place for place in members[row].tolist() if place >= 0)
+            if all(map(agreed, combinations(chosen, 2))):
+                yield chosen
 
 
 def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
@@ -73,28 +76,26 @@ _AT_ONCE: Final = 512
 """Sets that are put in order first; few searches ask for more, and each time eight times as many follow."""
 
 
-def _cheapest_first(members: Any, totals: Any) -> Iterator[int]:
-    """The rows of the sets, the cheapest first, of one cost in the order of their members."""
+def _cheapest_first(members: Any, totals: Any) -> Iterator[Any]:
+    """The rows of the sets, many at once, the cheapest first, of one cost in the order of their members."""
     below, wanted = -math.inf, _AT_ONCE
-    while wanted < len(totals):
-        bound = np.partition(totals, wanted)[wanted]  # all of one cost come together
+    while below < math.inf:
+        # All of one cost come together.
+        bound = np.partition(totals, wanted)[wanted] if wanted < len(totals) else math.inf
         rows = np.flatnonzero((totals > below) & (totals <= bound))
-        yield from rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
+        yield rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
         below, wanted = bound, wanted * 8
-    rows = np.flatnonzero(totals > below)
-    yield from rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
 
 
 _DEPTH: Final = 5
-_NODES: Final = 2000
+_MOST_SETS: Final = 60_000
+"""Sets of one size that are put in order; of more, none of that size is looked at."""
 _KEEP: Final = 20
 """Sets that the stand-in likes and the real model is asked about."""
 _SURROGATE_MARGIN: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
 _WORSE: Final = 1.0
 """How much more painful than the best a set may seem that is still asked about: together, moves may cost less."""
-_WHOLE: Final = -1
-"""Place of a set that nothing needs to join."""
 _STEPS: Final = 12
 """Moves of the longest plan that is put together one by one."""
 _TRIED: Final = 5
@@ -123,12 +124,14 @@ class Search:
         pains = sorted(_undominated(allowed, goal, space.prices.base), key=lambda pair: (pair[0], pair[1].move.key))
         self._pains = [pain for pain, _ in pains]
         self.candidates = [single for _, single in pains]
-        self._efforts = [of_moves([single.move], goal) for _, single in pains]
-        self._margin = space.surrogate.margin
-        self._liked = 0
-        self._most_pain = math.inf
-        self._waiting: list[tuple[float, tuple[int, ...], int, State]] = []
-        self._nodes = 0
+        self._stacked = Stacked(space.surrogate, [single.effect for _, single in pains])
+        self._hardware = np.array([single.move.remedy.hardware for _, single in pains] + [False])
+        self._rooms = np.array([self._room_with(single) for _, single in pains] + [self.room_bytes])
+
+    def _room_with(self, single: Priced) -> float:
+        """Room beside a move, in the estimate's bytes: another card brings its own capacity."""
+        capacity = single.price.estimate.capacity_bytes if single.move.remedy.hardware else None
+        return self.room_bytes if capacity is None else capacity / self.space.prices.scale
 
     def run(self) -> Found | None:
         """The least painful set that fits, or ``None``."""
@@ -136,11 +139,10 @@ class Search:
             return self._exhaust()
         alone = self._alone()
         for extra in _MARGINS:
-            self._margin = self.space.surrogate.margin * extra
-            best = self._verify(self._explore(), alone)
+            best, liked = self._verify(self._explore(self.space.surrogate.margin * extra), alone)
             if best is not None:
                 return self._relaxed(self._trimmed(best))
-            if not self._liked:
+            if not liked:
                 break
         if self.goal.hardware:
             return None
@@ -161,97 +163,57 @@ class Search:
 
     def _exhaust(self) -> Found | None:
         """All sets of up to three by pain, each under the real model: servers have few settings and answer in steps."""
-        moves = [candidate.move for candidate in self.candidates]
-        sets = cheapest_sets(self._pains, (1, 2, 3), lambda a, b: self.space.compatible(moves[a], moves[b]))
-        wanted = (s for s in sets if any(moves[i].remedy.hardware for i in s) == self.goal.hardware)
-        for chosen in islice(wanted, _ASKED):
-            found = self.price(tuple(moves[i] for i in chosen))
+        sets = cheapest_sets(self._pains, (1, 2, 3), self._agree, self._are_of_goal)
+        for chosen in islice(sets, _ASKED):
+            found = self.price(self._moves(chosen))
             if found is not None and found.fits:
                 return found
         return None
 
-    def _explore(self) -> Iterator[tuple[int, ...]]:
-        """Sets that the stand-in takes to fit, the least painful first.
+    def _moves(self, chosen: tuple[int, ...]) -> tuple[Move, ...]:
+        return tuple(self.candidates[place].move for place in chosen)
 
-        Best first: a set not yet small enough waits with the pain of the mildest move that could still join it, so
-        nothing is looked at that is more painful than the last set asked for, or than is worth asking about.
+    def _agree(self, one: int, other: int) -> bool:
+        return self.space.compatible(self.candidates[one].move, self.candidates[other].move)
+
+    def _are_of_goal(self, sets: Any) -> Any:
+        """Which of the sets have one move of hardware where the goal is more of it, and else none."""
+        return self._hardware[sets].sum(axis=1) == self.goal.hardware
+
+    def _explore(self, margin: float) -> Iterator[tuple[int, ...]]:
+        """Sets that the stand-in takes to fit, or nearly, the least painful first; in a set other hardware comes first.
+
+        Nothing joins a set that is small enough; what comes before its members may stand before them.
         """
-        self._waiting, self._nodes = [], 0
-        for start in self._starts():
-            self._wait(start, 0)
-        while self._waiting and self._nodes < _NODES and self._waiting[0][0] <= self._most_pain:
-            pain, chosen, place, state = heapq.heappop(self._waiting)
-            if place == _WHOLE:
+
+        def filled(sets: Any) -> Any:
+            """(sets,) shares of the room."""
+            return margin * self._stacked.process_bytes(sets) / self._rooms[sets].max(axis=1)
+
+        def likely(sets: Any) -> Any:
+            return self._are_of_goal(sets) & (filled(sets) <= _SURROGATE_MARGIN)
+
+        count = len(self.candidates)
+        sizes = [size for size in range(1, _DEPTH + 1) if math.comb(count, size) <= _MOST_SETS]
+        enough: set[tuple[int, ...]] = set()
+        for found in cheapest_sets(self._pains, sizes, self._agree, likely):
+            chosen = tuple(sorted(found, key=lambda place: not self._hardware[place]))
+            if enough.isdisjoint(chosen[:size] for size in range(len(chosen))):
+                if filled(np.array([chosen])) <= 1.0:
+                    enough.add(chosen)
                 yield chosen
-            else:
-                self._step(pain, chosen, place, state)
 
-    @cached_property
-    def _order(self) -> Order:
-        """The moves that keep the hardware."""
-        here = [i for i, candidate in enumerate(self.candidates) if not candidate.move.remedy.hardware]
-        return Order(self.space.surrogate, here, self.candidates)
-
-    def _starts(self) -> Iterator[State]:
-        """The empty set; for more hardware one set for every other card or number of cards."""
-        order, surrogate = self._order, self.space.surrogate
-        if not self.goal.hardware:
-            yield State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
-            return
-        for i, single in enumerate(self.candidates):
-            if single.move.remedy.hardware:
-                capacity = single.price.estimate.capacity_bytes
-                # Another card brings its own capacity.
-                room = capacity / self.space.prices.scale if capacity is not None else self.room_bytes
-                state = State.of(surrogate, single.effect, (i,), self._pains[i], room, order)
-                if not self._offer(state.chosen, state.process_bytes(), state):
-                    yield state
-
-    def _wait(self, state: State, place: int) -> None:
-        """Put a set that is not small enough back, until the move at ``place`` of those that could join it is due."""
-        if place < len(state.order.places):
-            new = state.order.places[place]
-            heapq.heappush(self._waiting, (state.pain + self._pains[new], (*state.chosen, new), place, state))
-
-    def _step(self, pain: float, chosen: tuple[int, ...], place: int, state: State) -> None:
-        """Try the move at ``place`` beside those of a set: ``chosen`` is both."""
-        self._nodes += 1
-        self._wait(state, place + 1)
-        if sum(self._efforts[i] for i in chosen) >= self._most_pain - _WORSE:
-            return  # more than the best, however fast it is
-        needs, leasts = state.with_each()
-        # Not even all that is left would bring it down; whether two moves get on with each other costs more to ask.
-        if leasts[place] * self._margin > state.room_bytes * _SURROGATE_MARGIN:
-            return
-        enough = self._offer(chosen, needs[place], state, pain)
-        if not enough and len(chosen) < _DEPTH and self._joins(chosen[-1], state.chosen):
-            self._wait(state.joined(place, pain), place + 1)
-
-    def _offer(self, chosen: tuple[int, ...], bytes_: float, state: State, pain: float | None = None) -> bool:
-        """Keep a set that is small enough by the stand-in, or nearly; whether it is, so that nothing more joins it."""
-        need = bytes_ * self._margin
-        if need <= state.room_bytes * _SURROGATE_MARGIN and self._joins(chosen[-1], chosen[:-1]):
-            # A set that is just short by the stand-in is asked about after those that are not.
-            own = state.pain if pain is None else pain
-            heapq.heappush(self._waiting, (own + (0.0 if need <= state.room_bytes else 0.25), chosen, _WHOLE, state))
-        return need <= state.room_bytes
-
-    def _joins(self, new: int, chosen: tuple[int, ...]) -> bool:
-        """Whether a candidate gets on with each of those chosen; fields contradict each other in pairs or never."""
-        move = self.candidates[new].move
-        return all(self.space.compatible(self.candidates[i].move, move) for i in chosen)
-
-    def _verify(self, sets: Iterator[tuple[int, ...]], best: Found | None) -> Found | None:
-        """The least painful of some sets and ``best`` under the real model."""
-        self._liked = 0
-        self._most_pain = math.inf if best is None else best.pain + _WORSE
+    def _verify(self, sets: Iterator[tuple[int, ...]], best: Found | None) -> tuple[Found | None, int]:
+        """The least painful of some sets and ``best`` under the real model, and how many were asked about."""
+        liked = 0
         for chosen in islice(sets, _KEEP):
-            self._liked += 1
-            found = self.price(tuple(self.candidates[i].move for i in chosen))
+            if best is not None and sum(self._pains[place] for place in chosen) > best.pain + _WORSE:
+                break
+            liked += 1
+            found = self.price(self._moves(chosen))
             if found is not None and found.fits and (best is None or found.pain < best.pain):
                 best = found
-                self._most_pain = best.pain + _WORSE
-        return best
+        return best, liked
 
     def price(self, moves: tuple[Move, ...]) -> Found | None:
         """A set of moves under the real model."""
@@ -279,22 +241,20 @@ class Search:
 
     def _greedily(self, rank: Callable[[float, float, float], float], *, enough: bool) -> Found | None:
         """One move after the other, best by ``rank(before, after, pain)``; stops once it fits if that is ``enough``."""
-        order, surrogate = self._order, self.space.surrogate
-        so_far = State.of(surrogate, surrogate.start(), (), 0.0, self.room_bytes, order)
+        here = [place for place in range(len(self.candidates)) if not self._hardware[place]]
+        chosen: list[int] = []
         best = self.price(())
-        for _ in range(_STEPS):
-            if best is None or (enough and best.fits):
-                break
-            before, needs = so_far.process_bytes(), so_far.with_each()[0]
+        while best is not None and here and len(chosen) < _STEPS and not (enough and best.fits):
+            before, *needs = self._stacked.process_bytes([[*chosen, place] for place in (-1, *here)]).tolist()
             ranked = sorted(
-                (rank(before, need, self._pains[i]), self.candidates[i].move.key, place)
-                for place, (i, need) in enumerate(zip(order.places, needs, strict=True))
+                (rank(before, need, self._pains[place]), self.candidates[place].move.key, place)
+                for place, need in zip(here, needs, strict=True)
             )
             better = self._next(best, [place for _, _, place in ranked], first=enough)
             if better is None:
                 break
             best, added = better
-            so_far = so_far.joined(added, 0.0)
+            chosen.append(added)
         return best
 
     def _next(self, best: Found, ranked: Sequence[int], *, first: bool) -> tuple[Found, int] | None:
@@ -302,7 +262,7 @@ class Search:
         tried = 0
         lowest: tuple[Found, int] | None = None
         for place in ranked:
-            move = self.candidates[self._order.places[place]].move
+            move = self.candidates[place].move
             if tried >= _TRIED or (first and lowest is not None):
                 break
             if not all(self.space.compatible(move, other) for other in best.moves):

@@ -3,8 +3,7 @@
 A cheap stand-in for the memory model while searching: the effect of several moves from their effects alone. Terms
 mostly multiply (half the micro-batch, a quarter of the ranks' share), so a set of moves is taken to scale each term
 of each phase by the product of the moves' own ratios; terms that a move brings in are added. Whatever the search
-picks is priced by the real model before it is believed. What each move that may still join a set would leave takes a
-few array operations for all of them together.
+picks is priced by the real model before it is believed. Thousands of sets take a few array operations together.
 """
 
 from __future__ import annotations
@@ -157,84 +156,18 @@ def _among(options: Sequence[Variant], variant: Variant, wanted: Mapping[str, An
     return any(names <= o.fields.keys() and merge(wanted, o.fields) == wanted for o in options)
 
 
-class Order:
-    """Moves in the order in which they may join, with the lowest that those from each place on could bring."""
+class Stacked:
+    """The effects of candidates under one another, and one more of no move at all, at place -1."""
 
-    def __init__(self, surrogate: Surrogate, places: Sequence[int], candidates: Sequence[Priced]) -> None:
-        self.places = tuple(places)
-        terms, phases = len(surrogate.base), len(surrogate.starts)
-        chosen = [candidates[i].effect for i in places]
-        ratios = np.array([(*e.ratio, e.overhead) for e in chosen]).reshape(len(chosen), terms + 1)
-        self.ratios, self.overheads = ratios[:, :-1], ratios[:, -1]
-        self.added = np.array([e.added for e in chosen]).reshape(len(chosen), phases)
-        self.starts = np.array(surrogate.starts)
-        self.overhead = surrogate.overhead
-        floors = _floors(np.minimum(ratios, 1.0), [candidates[i].move.all_parts[0][0].name for i in places])
-        self.floors, self.least_overheads = floors[:, :-1], floors[:, -1]
+    def __init__(self, surrogate: Surrogate, effects: Sequence[Effect]) -> None:
+        rows = [*effects, surrogate.start()]
+        self._surrogate = surrogate
+        self._ratios, self._added = np.array([e.ratio for e in rows]), np.array([e.added for e in rows])
+        self._overheads = np.array([e.overhead for e in rows])
 
-
-def _floors(lowest: Any, names: Sequence[str]) -> Any:
-    """For each move the product of what all behind it could bring; of a remedy's variants one at most joins."""
-    number = {name: n for n, name in enumerate(dict.fromkeys(names))}
-    rows, columns = range(len(names)), [number[name] for name in names]
-    behind = np.ones((len(names) + 1, len(number), lowest.shape[1]))
-    behind[rows, columns] = lowest
-    behind = np.minimum.accumulate(behind[::-1], axis=0)[::-1][1:]
-    behind[rows, columns] = 1.0
-    return behind.prod(axis=1)
-
-
-@dataclass(slots=True)
-class State:
-    """A partial set: which candidates, what they leave of each term, the pain so far, the room, what may join."""
-
-    chosen: tuple[int, ...]
-    values: Any
-    """Bytes of each term of each phase."""
-    added: Any
-    overhead: float
-    pain: float
-    room_bytes: float
-    order: Order
-    children: tuple[Any, Any] | None = field(default=None)
-
-    @classmethod
-    def of(
-        cls, surrogate: Surrogate, effect: Effect, chosen: tuple[int, ...], pain: float, room: float, order: Order
-    ) -> State:
-        """The set with this joint effect."""
-        values = np.array(surrogate.base) * np.array(effect.ratio)
-        return cls(chosen, values, np.array(effect.added), effect.overhead, pain, room, order)
-
-    def process_bytes(self) -> float:
-        """Predicted process memory."""
-        top = float(np.maximum.reduce(np.add.reduceat(self.values, self.order.starts) + self.added))
-        return max(0.0, top) + self.order.overhead * self.overhead
-
-    def with_each(self) -> tuple[Any, Any]:
-        """Process memory with each move of the order beside those chosen, and the least that could follow from it."""
-        if self.children is None:
-            order = self.order
-            values = self.values * order.ratios
-            added = self.added + order.added
-            overheads = order.overhead * self.overhead * order.overheads
-            need = np.maximum.reduce(np.add.reduceat(values, order.starts, axis=1) + added, axis=1)
-            least = np.maximum.reduce(np.add.reduceat(values * order.floors, order.starts, axis=1) + added, axis=1)
-            self.children = (
-                (np.maximum(need, 0.0) + overheads).tolist(),
-                (np.maximum(least, 0.0) + overheads * order.least_overheads).tolist(),
-            )
-        return self.children
-
-    def joined(self, place: int, pain: float) -> State:
-        """The set with the move at a place of the order."""
-        order = self.order
-        return State(
-            (*self.chosen, order.places[place]),
-            self.values * order.ratios[place],
-            self.added + order.added[place],
-            self.overhead * float(order.overheads[place]),
-            pain,
-            self.room_bytes,
-            order,
-        )
+    def process_bytes(self, sets: Any) -> Any:
+        """(sets,) predicted process memory, of (sets, members) places."""
+        values = np.array(self._surrogate.base) * self._ratios[sets].prod(axis=1)
+        phases = np.add.reduceat(values, self._surrogate.starts, axis=1) + self._added[sets].sum(axis=1)
+        overheads = self._surrogate.overhead * self._overheads[sets].prod(axis=1)
+        return np.maximum(phases.max(axis=1), 0.0) + overheads
