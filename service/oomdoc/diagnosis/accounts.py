@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
 from oomdoc.evidence import Message, Signal, Span, say
@@ -201,7 +202,7 @@ def cache_beyond(view: View) -> Iterator[Account]:
     estimate, capacity, length = view.estimate, view.bytes_of("capacity"), view.stated("seq_len")
     if estimate is None or not capacity or not length or view.objective != "inference" or view.bytes_of("requested"):
         return
-    cache = max((phase.terms_bytes.get("kv cache", 0.0) for phase in estimate.phases.values()), default=0.0)
+    cache = most_of(estimate, "kv cache")
     if view.phase == "generate" and estimate.process_bytes - cache <= capacity < estimate.process_bytes:
         outcome = view.evidence.outcome
         sizes = {"cache_bytes": cache, "weight_bytes": view.weight_bytes, "capacity_bytes": capacity}

@@ -108,23 +108,14 @@ def _engine_share(view: View) -> Iterator[Message]:
     if rollout is not None and rollout.colocated is False:
         return
     left = (1 - share) * capacity
-    needed = _weights(view)
-    if needed > left:
+    if view.weight_bytes > left:
         yield say(
             "advice.engine-share",
             share_bytes=share * capacity,
             capacity_bytes=capacity,
             left_bytes=left,
-            weights_bytes=needed,
+            weights_bytes=view.weight_bytes,
         )
-
-
-def _weights(view: View) -> float:
-    if view.estimate is None:
-        return 0.0
-    return max(
-        (sum(v for k, v in p.terms_bytes.items() if "weight" in k) for p in view.estimate.phases.values()), default=0.0
-    )
 
 
 def _regression(view: View) -> Iterator[Message]:

@@ -13,6 +13,7 @@ from oomdoc.diagnosis.forms import (
     FITS,
     beyond_share,
     host_is_short,
+    most_of,
     needed_of,
     needs_by_count,
     pinned_most,
@@ -49,7 +50,6 @@ from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
-from oomkb.memory.estimate import Estimate
 from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.units import GIB
 
@@ -222,16 +222,11 @@ def _share(about: Plain) -> Iterator[Message]:
     name = say(f"term.{terms[0]}")
     if about.sides:
         priced = [side for side in about.sides if side.priced is not None]
-        sizes = [(names_of(side.asked), _largest(side.priced.estimate, terms)) for side in priced if side.priced]
+        sizes = [(names_of(side.asked), most_of(side.priced.estimate, *terms)) for side in priced if side.priced]
         yield say("answer.shares", name=name, sides=[say("answer.part", name=n, size_bytes=b) for n, b in sizes])
         return
-    size, needed = _largest(about.estimate, terms), needed_of(about.estimate)
+    size, needed = most_of(about.estimate, *terms), needed_of(about.estimate)
     yield say("answer.share", name=name, size_bytes=size, percent=round(100 * size / needed), needed_bytes=needed)
-
-
-def _largest(estimate: Estimate, terms: tuple[str, ...]) -> float:
-    """What so many terms take together, in the phase in which that is most."""
-    return max(sum(phase.terms_bytes.get(t, 0.0) for t in terms) for phase in estimate.phases.values())
 
 
 def _host(about: Plain) -> Iterator[Message]:
@@ -246,9 +241,7 @@ def _host(about: Plain) -> Iterator[Message]:
                 yield say("answer.host-most", most_bytes=most)
     elif about.wanted == "host":
         phases = [phase.terms_bytes for phase in estimate.host_phases.values()]
-        held = max((p.terms_bytes.get("weights", 0.0) for p in estimate.phases.values()), default=0.0) * (
-            job.world or 1
-        )
+        held = most_of(estimate, "weights") * (job.world or 1)
         mapped = held or max((terms.get("mapped files", 0.0) for terms in phases), default=0.0)
         own = max((sum(terms.values()) - terms.get("mapped files", 0.0) for terms in phases), default=LIBRARIES_BYTES)
         yield say("answer.host-load", own_bytes=own, mapped_bytes=mapped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.planned import put_off, wants_figure
 from oomdoc.diagnosis.result import FoundTopic, Outlook
 from oomdoc.diagnosis.run_words import model_of
@@ -262,5 +263,4 @@ def _size_of(estimate: Estimate, figure: str) -> float:
         return estimate.served.needed_bytes if estimate.served is not None else 0.0
     if figure in _METERS:
         return float(getattr(estimate, f"{figure}_bytes"))
-    phases = estimate.phases.values()
-    return max(sum(size for name, size in one.terms_bytes.items() if name.startswith(figure)) for one in phases)
+    return most_of(estimate, figure)

@@ -125,6 +125,15 @@ def needed_of(estimate: Estimate) -> float:
     return estimate.needed_bytes or estimate.process_bytes
 
 
+def most_of(estimate: Estimate, *beginnings: str) -> float:
+    """What terms whose names begin so take together, in bytes, in the phase in which that is most."""
+    sums = (
+        sum(size for name, size in phase.terms_bytes.items() if name.startswith(beginnings))
+        for phase in estimate.phases.values()
+    )
+    return max(sums, default=0.0)
+
+
 def host_is_short(job: Job, estimate: Estimate) -> bool:
     """Whether what is offloaded is more than the host memory that the machine is known to have."""
     return bool(job.host_gib) and estimate.host_bytes > HOST_USABLE * (job.host_gib or 0.0) * GIB

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from oomdoc.diagnosis.forms import most_of
 from oomdoc.evidence import Evidence, Failure
 from oomdoc.intake.phase import scores_rollouts
 from oomkb.dataclass import dataclass
@@ -145,13 +146,13 @@ def likelihood(estimate: Estimate, job: Job, vocabulary: int, seen: Observed) ->
     total = 0.0
     static = estimate.phases["load"].total_bytes if "load" in estimate.phases else 0.0
     if seen.stepped and "save" in estimate.phases:
-        static = min(static + _states(estimate), estimate.phases["save"].total_bytes)
+        static = min(static + most_of(estimate, "optimizer states"), estimate.phases["save"].total_bytes)
     if seen.failed_bytes:
         total += _reached(until_failure(estimate, seen.phase), seen.failed_bytes)
         if seen.phase not in ("load", "unknown") or seen.stepped:
             total += _within(static, seen.failed_bytes)
         if seen.capacity_bytes:
-            made = 0.0 if seen.stepped or seen.phase != "optimizer-step" else _states(estimate)
+            made = 0.0 if seen.stepped or seen.phase != "optimizer-step" else most_of(estimate, "optimizer states")
             total += _within(_before(estimate, seen.phase) - made, seen.capacity_bytes)  # the first step makes states
     if seen.peak_bytes:
         total -= 0.5 * (math.log(max(estimate.allocated_bytes, 1.0) / seen.peak_bytes) / _PEAK_SIGMA) ** 2
@@ -182,7 +183,7 @@ def until_failure(estimate: Estimate, phase: str) -> float:
     if phase == "optimizer-step" and phase in estimate.phases:  # the activations are gone by then
         return estimate.phases[phase].total_bytes
     if phase == "optimizer-init" and "load" in estimate.phases:  # an engine makes its states before the first step
-        return estimate.phases["load"].total_bytes + _states(estimate)
+        return estimate.phases["load"].total_bytes + most_of(estimate, "optimizer states")
     return max((estimate.phases[n].total_bytes for n in _phases(estimate, phase)), default=estimate.allocated_bytes)
 
 
@@ -196,10 +197,6 @@ def _phases(estimate: Estimate, phase: str) -> list[str]:
     if name not in estimate.phases:
         return []
     return [n for n in PHASES[: PHASES.index(name) + 1] if n in estimate.phases]
-
-
-def _states(estimate: Estimate) -> float:
-    return max((p.terms_bytes.get("optimizer states", 0.0) for p in estimate.phases.values()), default=0.0)
 
 
 def _reached(predicted: float, seen: float) -> float:

@@ -14,7 +14,6 @@ from oomdoc.diagnosis.observed import failed_in
 from oomdoc.diagnosis.planning.planner import context_for
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.diagnosis.planning.printed import (
-    ComputeBuffer,
     EngineCache,
     compute_buffer,
     engine_cache,
@@ -61,7 +60,7 @@ def _fits_on_gpu(prices: Prices) -> bool:
 _MAY_FIT: Final = 0.5
 
 
-def measured(evidence: Evidence, prices: Prices) -> EngineCache | ComputeBuffer | None:
+def measured(evidence: Evidence, prices: Prices) -> EngineCache | None:
     """What the engine printed of its own memory, which rules over what is computed."""
     estimate = prices.base.estimate
     request = estimate.served.needed_bytes if estimate.served is not None else 0.0

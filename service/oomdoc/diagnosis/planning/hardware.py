@@ -48,14 +48,9 @@ def _options(prices: Prices) -> list[tuple[float, int, str]]:
 def _first(
     prices: Prices, context: Context, wanted: float, options: list[tuple[float, int, str]], changes: dict[str, Any]
 ) -> tuple[float, Hardware] | None:
-    hopeless: dict[int, bool] = {}
     for size, count, name in options:
         # What is there already, or less of the same, has been searched.
         if name == prices.job.gpu and count <= world_size(prices.job):
-            continue
-        if count not in hopeless:
-            hopeless[count] = not _any_card(prices, context, options, count, changes)
-        if hopeless[count]:
             continue
         for fields in _layouts(prices, context, count):
             price = prices.of({**changes, "gpu": name, "capacity_gib": None, **fields})
@@ -65,21 +60,6 @@ def _first(
                 split = {n: fields[n] for n in ("tp", "pp") if fields.get(n, 1) > 1 and not is_serving(prices.job)}
                 return size, Hardware(name, count // nodes, nodes, price.probability, sharding, {**split, **changes})
     return None
-
-
-def _any_card(
-    prices: Prices, context: Context, options: list[tuple[float, int, str]], count: int, changes: dict[str, Any]
-) -> bool:
-    """Whether this number of the largest cards has any chance: where not, the smaller ones need not be priced."""
-    largest = max(options, key=lambda o: o[0] / o[1])[2]
-    found = (
-        prices.of({**changes, "gpu": largest, "capacity_gib": None, **fields})
-        for fields in _layouts(prices, context, count)
-    )
-    return any(price is not None and price.probability > _NO_CHANCE for price in found)
-
-
-_NO_CHANCE: Final = 0.001
 
 
 def _milder(prices: Prices, context: Context) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import global_batch, is_script, is_serving, world_size
+from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, saved_bytes, single_fix
 from oomdoc.diagnosis.planning.hardware import share_that_starts, smallest, spilled
 from oomdoc.diagnosis.planning.moves import GOALS, Goal, Move, offered, safety_of, without_scores
@@ -197,13 +198,7 @@ def _raises_its_claim(prices: Prices, move: Move, price: Price) -> bool:
     # Accumulation raised to keep the global batch keeps gradients alive: not the remedy's doing.
     steps = price.job.grad_accum
     same = prices.of({"grad_accum": steps}) if steps != prices.job.grad_accum else prices.base
-    return same is not None and _claimed(price.estimate, prefixes) > 1.001 * _claimed(same.estimate, prefixes) + _NOISE
-
-
-def _claimed(estimate: Estimate, prefixes: tuple[str, ...]) -> float:
-    """The terms of these names at their fullest instant."""
-    sums = [sum(v for t, v in p.terms_bytes.items() if t.startswith(prefixes)) for p in estimate.phases.values()]
-    return max(sums, default=0.0)
+    return same is not None and most_of(price.estimate, *prefixes) > 1.001 * most_of(same.estimate, *prefixes) + _NOISE
 
 
 def _single_fixes(

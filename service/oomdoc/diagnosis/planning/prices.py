@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.diagnosis.planning.moves import derive
-from oomdoc.diagnosis.planning.printed import ComputeBuffer, EngineCache
+from oomdoc.diagnosis.planning.printed import EngineCache
 from oomdoc.diagnosis.result import Change, Plan, Safety, SingleFix
 from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomdoc.evidence import Message
@@ -132,7 +132,7 @@ class Prices:
     capacity_bytes: float | None = None
     scale: float = 1.0
     careful: bool = False
-    engine: ComputeBuffer | EngineCache | None = None
+    engine: EngineCache | None = None
     """What the engine printed of its own cache."""
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
@@ -183,7 +183,7 @@ class Prices:
         found.capacity_bytes, found.scale, found._memory = capacity_bytes, scale, {}
         return found
 
-    def measured_by(self, engine: ComputeBuffer | EngineCache | None) -> Prices:
+    def measured_by(self, engine: EngineCache | None) -> Prices:
         """The same, bounded by what an engine printed of its cache, if it did; the job as it is was priced before."""
         if engine is None:
             return self

@@ -34,7 +34,6 @@ _WIDE: Final = 2
 _USUAL_SHARE: Final = 0.9
 _CLOSE: Final = 1.001
 _SAFE: Final = 0.98
-_TOKENS: Final = "serving.max_num_batched_tokens"
 _USUAL_TOKENS: Final = 512
 _FULL: Final = 0.96
 """Share of the card from which it is taken as full."""
@@ -74,41 +73,22 @@ class EngineCache:
         return needed / found if found > 0 else 2 * _CLOSE
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeBuffer:
-    """The buffer for computing that was refused: with micro-batch and context it grows as their product."""
-
-    compute_bytes: float
-    cache_bytes: float
-    weight_bytes: float
-    job: Job
-    capacity_bytes: float
-
-    def refuses(self, job: Job) -> bool:
-        """Whether weights, cache and this buffer would exceed the card again."""
-        if any(job.get(name) != self.job.get(name) for name in ("gpu", "tp", "quant")):
-            return False
-        longer = (job.get("serving.max_model_len") or 1) / (self.job.get("serving.max_model_len") or 1)
-        wider = (job.get(_TOKENS) or _USUAL_TOKENS) / (self.job.get(_TOKENS) or _USUAL_TOKENS)
-        narrow, wide = (_BYTES.get(str(j.get("serving.kv_dtype")), _WIDE) for j in (job, self.job))
-        moved = self.cache_bytes * longer * narrow / wide + self.compute_bytes * longer * wider
-        return self.weight_bytes + moved > _FULL * self.capacity_bytes
-
-    def accepts(self, job: Job) -> bool:
-        """Never: what computing needs beside it was not measured."""
-        return False
-
-
 def compute_buffer(
     evidence: Evidence, job: Job, weight_bytes: float, capacity_bytes: float | None
-) -> ComputeBuffer | None:
-    """What llama.cpp printed when the buffer for computing did not fit beside the cache."""
-    failure = evidence.root
-    if failure is None or failure.signal.name != "ggml-compute-refused" or not capacity_bytes:
+) -> EngineCache | None:
+    """What llama.cpp printed when the buffer for computing, which grows with the context, found no room."""
+    failure, length = evidence.root, job.get("serving.max_model_len")
+    if failure is None or failure.signal.name != "ggml-compute-refused" or not capacity_bytes or not length:
         return None
-    printed = [s.data for s in evidence.find("llama-cpp-buffers")]
-    cache = sum(d["size_bytes"] for d in printed if d.get("what") == "KV" and d.get("size_bytes"))
-    return ComputeBuffer(float(failure.requested_bytes or 0), float(cache), weight_bytes, job, capacity_bytes)
+    buffers = (s.data for s in evidence.find("llama-cpp-buffers"))
+    cache = sum(d["size_bytes"] for d in buffers if d.get("what") == "KV" and d.get("size_bytes"))
+    left = _FULL * capacity_bytes - weight_bytes
+    return EngineCache(left, float(cache), length, job, capacity_bytes, float(failure.requested_bytes or 0))
+
+
+def _refusals(evidence: Evidence) -> list[Mapping[str, Any]]:
+    """What engines print of a cache that is too small."""
+    return [signal.data for signal in evidence.signals if "kv-cache" in signal.name]
 
 
 def engine_cache(
@@ -118,12 +98,12 @@ def engine_cache(
 
     :param request_bytes: the cache of one request as computed, for engines that count in tokens.
     """
-    for signal in evidence.signals:
-        available, needed, length = (signal.data.get(n) for n in ("available_bytes", "needed_bytes", "length"))
-        stored = signal.data.get("stored")
+    for data in _refusals(evidence):
+        available, needed, length = (data.get(n) for n in ("available_bytes", "needed_bytes", "length"))
+        stored = data.get("stored")
         if needed is None and stored and length and request_bytes:
             needed, available = request_bytes, request_bytes * stored / length
-        if "kv-cache" in signal.name and capacity_bytes and available is not None and needed and length:
+        if capacity_bytes and available is not None and needed and length:
             return EngineCache(float(available), float(needed), int(length), job, capacity_bytes)
     return None
 
@@ -151,25 +131,18 @@ def refused_buffer(evidence: Evidence, job: Job, prices: Prices) -> EngineCache 
 _FP32: Final = 4
 
 
-def _engine_max_model_len(evidence: Evidence) -> int | None:
+def _stored_length(refusal: Mapping[str, Any]) -> int | None:
     """The longest context that the engine itself says its cache holds: stated, stored tokens, or in proportion."""
-    for signal in evidence.signals:
-        data = signal.data
-        said = data.get("estimate") or data.get("stored")
-        if said is None and data.get("needed_bytes") and data.get("available_bytes") and data.get("length"):
-            said = data["length"] * data["available_bytes"] / data["needed_bytes"]
-        if said and "kv-cache" in signal.name:
-            return int(said)
-    return None
+    said = refusal.get("estimate") or refusal.get("stored")
+    if said is None and refusal.get("needed_bytes") and refusal.get("available_bytes") and refusal.get("length"):
+        said = refusal["length"] * refusal["available_bytes"] / refusal["needed_bytes"]
+    return int(said) if said else None
 
 
-def _engine_cache_missing_bytes(evidence: Evidence) -> float | None:
+def _missing_bytes(refusal: Mapping[str, Any]) -> float | None:
     """By how much the cache that the engine found is smaller than one request, as it says."""
-    for signal in evidence.signals:
-        needed, available = signal.data.get("needed_bytes"), signal.data.get("available_bytes")
-        if "kv-cache" in signal.name and needed and available is not None:
-            return max(0.0, float(needed) - float(available))
-    return None
+    needed, available = refusal.get("needed_bytes"), refusal.get("available_bytes")
+    return max(0.0, float(needed) - float(available)) if needed and available is not None else None
 
 
 def _engine_free_share(evidence: Evidence) -> float | None:
@@ -298,14 +271,15 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
     said = {s.name for s in evidence.statements} | {s.name for s in evidence.signs}
-    failure = evidence.root
+    failure, refusals = evidence.root, _refusals(evidence)
+    missing = map(_missing_bytes, refusals)
     return {
         "pids": tuple(dict.fromkeys(pids)),
         "holders": _holders(evidence),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
-        "engine_max_model_len": _engine_max_model_len(evidence),
-        "engine_cache_missing_bytes": _engine_cache_missing_bytes(evidence),
+        "engine_max_model_len": next(filter(None, map(_stored_length, refusals)), None),
+        "engine_cache_missing_bytes": next((size for size in missing if size is not None), None),
         "engine_free_share": _engine_free_share(evidence),
         "pipeline": _pipeline_of(evidence),
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
