@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_lora, remedy, world_size
+from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_lora, remedy
 from oomdoc.evidence import say
 from oomkb.memory.job import ExtraModel, Job
 
@@ -65,15 +65,3 @@ def reference_precompute(job: Job, context: Context) -> Iterator[Variant]:
     if job.objective in ("dpo", "kto") and find(job, "reference") and context.has("precompute_ref"):
         note = say("fixes.reference-precompute.how", line=context.line("reference-precompute", PRECOMPUTED))
         yield Variant(fields={"extra_models": without(job, "reference")}, effort=0.8, notes=(note,))
-
-
-@remedy("same-numbers", "preference", "rl", reduces=(*_FROZEN, "critic", "extra"))
-def reference_sharding(job: Job, context: Context) -> Iterator[Variant]:
-    """Helpers sharded like the trained model, where they are said not to be: by default they follow its engine."""
-    if world_size(job) < 2 or job.sharding not in ("zero3", "fsdp", "fsdp2"):
-        return
-    roles = (*_FROZEN, "critic")
-    if any(m.sharding in ("none", "ddp") for m in find(job, *roles)) and (context.has("zero") or context.has("fsdp")):
-        note = say("fixes.reference-sharding.how", sharding=job.sharding)
-        fields = {"extra_models": _rewritten(job, roles, sharding=job.sharding)}
-        yield Variant(fields=fields, effort=0.8, notes=(note,))

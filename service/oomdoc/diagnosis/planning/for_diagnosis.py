@@ -149,7 +149,6 @@ def planning_for(
     if far and first in _ARITHMETIC:
         said = (say("fixes.note.too-far", predicted_bytes=prices.base.estimate.process_bytes),)
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
-    own = tuple(_if_not_enough(p, found, prices) for p in own) if plans else own
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
@@ -300,17 +299,6 @@ def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Mes
         found = weigh(name, variant)
         said = found.instruction or variant.instruction
         yield from (m for m in (said, found.note) if m is not None)
-
-
-def _if_not_enough(plan: Plan, found: Planning, prices: Prices) -> Plan:
-    """The steps against a cause, with a word where arithmetic can judge one of them and it does not make room."""
-    steps = {repr(change.instruction) for change in plan.changes}
-    judged = [s for s in found.singles if s.change.instruction is not None and repr(s.change.instruction) in steps]
-    if not judged or any(s.fits for s in judged) or prices.capacity_bytes is None:
-        return plan
-    least = min(s.peak_bytes for s in judged)
-    note = say("fixes.note.not-alone", peak_bytes=least, capacity_bytes=prices.capacity_bytes)
-    return replace(plan, notes=(*plan.notes, note))
 
 
 def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: float) -> bool:
