@@ -10,7 +10,7 @@ from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import PARTS
 from oomdoc.intake.numbers import numbers_in
-from oomdoc.intake.written_numbers import WrittenNumber
+from oomdoc.intake.worded import WrittenNumber
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.memory.families.dimensions import Dims

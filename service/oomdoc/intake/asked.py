@@ -5,10 +5,10 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache, partial
+from typing import Any, Final, TypeVar
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
@@ -26,13 +26,10 @@ from oomdoc.intake.quantities.fields import (
     value_of,
 )
 from oomdoc.intake.wanted import Wanted, wanted_in
-from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache
-from oomdoc.intake.written_numbers import WrittenNumber, written_numbers
+from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache, written_numbers
 from oomkb.frameworks import has
 
 _MAX_CHARACTERS: Final = 4000
-
-
 _MIN_CARD_GIB, _MAX_CARD_GIB = 2, 512
 _MAX_COUNT: Final = 4096
 """Cards, and requests at once."""
@@ -59,232 +56,7 @@ def _servers(text: str) -> int | None:
     return to_count(next(n for n in found.groups() if n)) if found is not None else None
 
 
-class Asked:
-    """What is asked, and what the words say of the run that the facts may leave open.
-
-    Each part is worked out when it is first looked at: of a report of a failure few are.
-
-    :param text: the words of a question.
-    :param instead: parts by name that are taken as given, whatever the words say.
-    """
-
-    def __init__(self, text: str, **instead: Any) -> None:
-        self._text, self._instead = text, instead
-        vars(self).update(instead)
-
-    def but(self, **instead: Any) -> Asked:
-        """The same with other parts in place of those that the words say."""
-        return Asked(self._text, **{**self._instead, **instead})
-
-    def _says(self, row: str) -> bool:
-        return ROWS[row].search(self._text) is not None
-
-    @cached_property
-    def _sides(self) -> tuple[tuple[Alternative, ...], ...]:
-        """What is compared, whatever is wanted."""
-        return comparisons_in(self._text)
-
-    @cached_property
-    def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
-        return _of_cache(self._sides) if self.wanted == "cache" else self._sides
-
-    @cached_property
-    def wanted(self) -> Wanted:
-        """Which quantity is asked for; ``fit`` where none is."""
-        if self._says("reserved") or _asks_why_a_share(self._text, self.engine):
-            return "reserved"
-        wanted = wanted_in(self._text)
-        if (
-            wanted == "cards"
-            and any("gpu" in side.fields for axis in self._sides for side in axis)
-            and not ROWS["counts"].search(self._text)
-        ):
-            return "fit"  # which of the machines that are named
-        return wanted
-
-    @cached_property
-    def _settings(self) -> Mapping[str, Any]:
-        return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
-
-    @cached_property
-    def trains(self) -> bool:
-        """Whether its words speak of training."""
-        return self._says("trains")
-
-    @cached_property
-    def serves(self) -> bool:
-        """Whether its words speak of serving."""
-        return self._says("serves")
-
-    @cached_property
-    def infers(self) -> bool:
-        """Whether the work named is nothing but running a model."""
-        return self._says("infers")
-
-    @cached_property
-    def full(self) -> bool:
-        """Whether all weights are said to be trained."""
-        return self._says("full")
-
-    @cached_property
-    def scratch(self) -> bool:
-        """Whether a model is said to be trained from scratch."""
-        return self._says("scratch")
-
-    @cached_property
-    def engine(self) -> str | None:
-        """The engine that is named."""
-        found: str | None = _first("engine", self._text)
-        return found
-
-    @cached_property
-    def card(self) -> str | None:
-        """A card by its bare number."""
-        found = ROWS["bare_card"].search(self._text)
-        return found[1] if found is not None else None
-
-    @cached_property
-    def capacity_gib(self) -> float | None:
-        """What one card holds, where only that is said."""
-        size = value_of(self._text, "card_memory")
-        return size if size is not None and _MIN_CARD_GIB <= size <= _MAX_CARD_GIB else None
-
-    @cached_property
-    def cards(self) -> int | None:
-        """How many of them, where that stands beside it."""
-        return _count(self._text, "gpu_count") if self.capacity_gib is not None else None
-
-    @cached_property
-    def concurrency(self) -> int | None:
-        """Requests at once."""
-        found = at_once(self._text) if self.wanted != "requests" else None
-        return found if found is not None and 1 < found <= _MAX_COUNT else None
-
-    @cached_property
-    def per_machine(self) -> int | None:
-        """Cards of one machine, where machines are what is counted."""
-        return _count(self._text, "gpus_per_node")
-
-    @cached_property
-    def servers(self) -> int | None:
-        """Engines that are to share one card."""
-        return _servers(self._text)
-
-    @cached_property
-    def length(self) -> int | None:
-        """Tokens of context or of a sample."""
-        return lengths_of(self._text, of_requests=self.wanted == "requests")[0]
-
-    @cached_property
-    def settings(self) -> Mapping[str, Any]:
-        """Job fields that the words name with one value."""
-        return self._settings
-
-    @cached_property
-    def target_length(self) -> int | None:
-        """The length in tokens that is asked about, whatever the described run has."""
-        return _target_length(self._text)
-
-    @cached_property
-    def request_length(self) -> int | None:
-        """Tokens of a usual request, prompt and answer."""
-        return request_of(self._text, of_requests=self.wanted == "requests")
-
-    @cached_property
-    def completion(self) -> int | None:
-        """Tokens that are generated for each sample."""
-        return tokens_of(self._text, "output_tokens")
-
-    @cached_property
-    def diffusion(self) -> bool:
-        """Whether it is about a model that makes images or video."""
-        return self._says("diffusion")
-
-    @cached_property
-    def of_reference(self) -> bool:
-        """Whether it asks about the reference model of a preference run."""
-        return self._says("of_reference")
-
-    @cached_property
-    def of_memory(self) -> bool:
-        """Whether its words are about memory, sizes or whether something can be run."""
-        return self._says("of_memory")
-
-    @cached_property
-    def why(self) -> bool:
-        """Whether it asks for a reason or for what something is."""
-        return self._says("why")
-
-    @cached_property
-    def pure(self) -> bool:
-        """Whether training is said to be in 16 bits throughout."""
-        return self._says("pure")
-
-    @cached_property
-    def on_files(self) -> bool:
-        """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
-        return self._says("on_files") and not self._sides and self.concurrency is None
-
-    @cached_property
-    def quant(self) -> str | None:
-        """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
-        return _format(self._text)
-
-    @cached_property
-    def own_context(self) -> bool:
-        """Whether it says that the engine was given no length."""
-        return self._says("own_context")
-
-    @cached_property
-    def needed_card(self) -> str | None:
-        """A card of which it is asked whether it takes that one."""
-        return needed_card(self._text)
-
-    @cached_property
-    def counts_active(self) -> str:
-        """Where it names how many parameters of a mixture of experts work at once."""
-        found = ROWS["counts_active"].search(self._text)
-        return found[0] if found is not None else ""
-
-    @cached_property
-    def questions(self) -> int:
-        """How many questions are put."""
-        return max(sum(map(self._text.count, "?？")), len(ROWS["item"].findall(self._text)))
-
-    @cached_property
-    def term(self) -> str | None:
-        """The term of the memory table that is asked about."""
-        found: str | None = _first("term", self._text) if self.wanted == "share" else None
-        return found
-
-    @cached_property
-    def numbers(self) -> tuple[WrittenNumber, ...]:
-        """Every number from 2 on but those of times and prices."""
-        return tuple(written_numbers(self._text))
-
-    @cached_property
-    def refused(self) -> frozenset[str]:
-        """What is not wanted: ``offload quant lora``."""
-        return frozenset(_refused(self._text))
-
-    @cached_property
-    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
-        """What the question compares: for each setting two or more alternatives, in the order of the words."""
-        return self._sides_meant
-
-    @property
-    def alternatives(self) -> tuple[Alternative, ...]:
-        """Every run that the question asks about, where these are several."""
-        return combined(self.axes)
-
-
-PARTS: Final = tuple(name for name, part in vars(Asked).items() if isinstance(part, cached_property) and name[0] != "_")
-"""Everything that is read of a question, by name."""
-NOTHING_ASKED: Final = Asked("", of_memory=True)
-"""Where there are no words."""
-
-
-def _first(group: str, text: str) -> Any:
+def _first(text: str, group: str) -> str | None:
     """The first of a group's names whose words stand there and are not denied."""
     low = text.lower()
     for name, pattern in ROWS.group(group).items():
@@ -312,6 +84,192 @@ _WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "q8_0": 8}
 """Bits of the formats that are no four-bit ones, or thereabouts."""
 
 
+def _bare_card(text: str) -> str | None:
+    found = ROWS["bare_card"].search(text)
+    return found[1] if found is not None else None
+
+
+def _active(text: str) -> str:
+    found = ROWS["counts_active"].search(text)
+    return found[0] if found is not None else ""
+
+
+def _refused(text: str) -> Iterator[str]:
+    """What is not wanted, where it is not asked whether it would do without."""
+    for name, pattern in ROWS.group("refuses").items():
+        asked = (ROWS["is_asked"].match(text, found.end()) for found in pattern.finditer(text))
+        if any(one is None or (name == "length" and not {",", "，"}.isdisjoint(one[0])) for one in asked):
+            yield name
+
+
+T = TypeVar("T")
+
+
+def _part(read: Callable[[str], T]) -> cached_property[T]:
+    """A part of what is asked that the words alone tell."""
+    return cached_property(lambda asked: read(asked._text))
+
+
+def _says(row: str) -> cached_property[bool]:
+    """Whether the words of a row stand there."""
+    return _part(lambda text: ROWS[row].search(text) is not None)
+
+
+class Asked:
+    """What is asked, and what the words say of the run that the facts may leave open.
+
+    Each part is worked out when it is first looked at: of a report of a failure few are.
+
+    :param text: the words of a question.
+    :param instead: parts by name that are taken as given, whatever the words say.
+    """
+
+    def __init__(self, text: str, **instead: Any) -> None:
+        self._text, self._instead = text, instead
+        vars(self).update(instead)
+
+    def but(self, **instead: Any) -> Asked:
+        """The same with other parts in place of those that the words say."""
+        return Asked(self._text, **{**self._instead, **instead})
+
+    @cached_property
+    def _sides(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What is compared, whatever is wanted."""
+        return comparisons_in(self._text)
+
+    @cached_property
+    def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
+        return _of_cache(self._sides) if self.wanted == "cache" else self._sides
+
+    @cached_property
+    def wanted(self) -> Wanted:
+        """Which quantity is asked for; ``fit`` where none is."""
+        if ROWS["reserved"].search(self._text) or _asks_why_a_share(self._text, self.engine):
+            return "reserved"
+        wanted = wanted_in(self._text)
+        if (
+            wanted == "cards"
+            and any("gpu" in side.fields for axis in self._sides for side in axis)
+            and not ROWS["counts"].search(self._text)
+        ):
+            return "fit"  # which of the machines that are named
+        return wanted
+
+    trains = _says("trains")
+    """Whether its words speak of training."""
+    serves = _says("serves")
+    """Whether its words speak of serving."""
+    infers = _says("infers")
+    """Whether the work named is nothing but running a model."""
+    full = _says("full")
+    """Whether all weights are said to be trained."""
+    scratch = _says("scratch")
+    """Whether a model is said to be trained from scratch."""
+    engine = _part(partial(_first, group="engine"))
+    """The engine that is named."""
+    card = _part(_bare_card)
+    """A card by its bare number."""
+
+    @cached_property
+    def capacity_gib(self) -> float | None:
+        """What one card holds, where only that is said."""
+        size = value_of(self._text, "card_memory")
+        return size if size is not None and _MIN_CARD_GIB <= size <= _MAX_CARD_GIB else None
+
+    @cached_property
+    def cards(self) -> int | None:
+        """How many of them, where that stands beside it."""
+        return _count(self._text, "gpu_count") if self.capacity_gib is not None else None
+
+    @cached_property
+    def concurrency(self) -> int | None:
+        """Requests at once."""
+        found = at_once(self._text) if self.wanted != "requests" else None
+        return found if found is not None and 1 < found <= _MAX_COUNT else None
+
+    per_machine = _part(partial(_count, role="gpus_per_node"))
+    """Cards of one machine, where machines are what is counted."""
+    servers = _part(_servers)
+    """Engines that are to share one card."""
+
+    @cached_property
+    def length(self) -> int | None:
+        """Tokens of context or of a sample."""
+        return lengths_of(self._text, of_requests=self.wanted == "requests")[0]
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """Job fields that the words name with one value."""
+        return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
+
+    target_length = _part(_target_length)
+    """The length in tokens that is asked about, whatever the described run has."""
+
+    @cached_property
+    def request_length(self) -> int | None:
+        """Tokens of a usual request, prompt and answer."""
+        return request_of(self._text, of_requests=self.wanted == "requests")
+
+    completion = _part(partial(tokens_of, role="output_tokens"))
+    """Tokens that are generated for each sample."""
+    diffusion = _says("diffusion")
+    """Whether it is about a model that makes images or video."""
+    of_reference = _says("of_reference")
+    """Whether it asks about the reference model of a preference run."""
+    of_memory = _says("of_memory")
+    """Whether its words are about memory, sizes or whether something can be run."""
+    why = _says("why")
+    """Whether it asks for a reason or for what something is."""
+    pure = _says("pure")
+    """Whether training is said to be in 16 bits throughout."""
+
+    @cached_property
+    def on_files(self) -> bool:
+        """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
+        stands = ROWS["on_files"].search(self._text) is not None
+        return stands and not self._sides and self.concurrency is None
+
+    quant = _part(_format)
+    """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
+    own_context = _says("own_context")
+    """Whether it says that the engine was given no length."""
+    needed_card = _part(needed_card)
+    """A card of which it is asked whether it takes that one."""
+    counts_active = _part(_active)
+    """Where it names how many parameters of a mixture of experts work at once."""
+
+    @cached_property
+    def questions(self) -> int:
+        """How many questions are put."""
+        return max(sum(map(self._text.count, "?？")), len(ROWS["item"].findall(self._text)))
+
+    @cached_property
+    def term(self) -> str | None:
+        """The term of the memory table that is asked about."""
+        return _first(self._text, "term") if self.wanted == "share" else None
+
+    numbers = _part(written_numbers)
+    """Every number from 2 on but those of times and prices."""
+    refused = _part(lambda text: frozenset(_refused(text)))
+    """What is not wanted: ``offload quant lora``."""
+
+    @cached_property
+    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What the question compares: for each setting two or more alternatives, in the order of the words."""
+        return self._sides_meant
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """Every run that the question asks about, where these are several."""
+        return combined(self.axes)
+
+
+PARTS: Final = tuple(name for name, part in vars(Asked).items() if isinstance(part, cached_property) and name[0] != "_")
+"""Everything that is read of a question, by name."""
+NOTHING_ASKED: Final = Asked("", of_memory=True)
+"""Where there are no words."""
+
+
 def asked_in(prose: str) -> Asked:
     """What the words of a question want; ``fit`` where nothing else is asked."""
     return _asked_in(prose[:_MAX_CHARACTERS])
@@ -334,14 +292,6 @@ _MOST_OF_A_CARD: Final = 0.8
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     return Asked(with_question_marks(text))
-
-
-def _refused(text: str) -> Iterator[str]:
-    """What is not wanted, where it is not asked whether it would do without."""
-    for name, pattern in ROWS.group("refuses").items():
-        asked = (ROWS["is_asked"].match(text, found.end()) for found in pattern.finditer(text))
-        if any(one is None or (name == "length" and not {",", "，"}.isdisjoint(one[0])) for one in asked):
-            yield name
 
 
 def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternative, ...], ...]:
@@ -372,15 +322,8 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
         return asked_in(evidence.prose)
     found = asked_in("\n".join(document.text[:2000] for document in evidence.documents))
     # Sizes of a document are settings of it, which its own reader reads.
-    return found.but(
-        length=None,
-        target_length=None,
-        request_length=None,
-        completion=None,
-        settings={},
-        axes=(),
-        numbers=(),
-    )
+    lengths: dict[str, None] = dict.fromkeys(("length", "target_length", "request_length", "completion"))
+    return found.but(**lengths, settings={}, axes=(), numbers=())
 
 
 def asked_beside(evidence: Evidence) -> Wanted:

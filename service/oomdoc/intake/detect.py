@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -13,7 +12,6 @@ from oomdoc.intake.polarity import negated
 from oomdoc.intake.sieve import Sieve, Vocabulary
 from oomkb.errors import InputError
 
-_I: Final = re.IGNORECASE | re.ASCII
 # (canonical name, what only it writes, what merely names it). The first kind weighs more.
 _RE: Final = patterns(__file__)
 _NAMED: Final = _RE.group("named")

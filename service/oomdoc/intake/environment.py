@@ -39,16 +39,11 @@ def _package(name: str) -> str:
 
 _NAMES: Final = sorted((*_KNOWN, *_ALIASES), key=lambda name: (-len(name), name))
 _RE: Final = patterns(__file__, words="|".join(re.escape(name).replace(r"\-", "[-_ ]") for name in _NAMES))
-_PAIR: Final = _RE["pair"]
-_MOVED: Final = _RE["moved"]
-_TAGGED: Final = _RE["tagged"]
-_BANNER: Final = _RE["banner"]
-_UNNAMED: Final = _RE["unnamed"]
 _BARE_MAJOR: Final = frozenset({"transformers", "trl", "vllm"})
 _TAGS: Final = {"vllm-openai": "vllm"}
 
 
-_SIEVE: Final = Sieve((one.literals, one) for one in (_PAIR, _MOVED, _TAGGED, _BANNER))
+_SIEVE: Final = Sieve((one.literals, one) for one in (_RE["pair"], _RE["moved"], _RE["tagged"], _RE["banner"]))
 
 
 def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[str, Line]]:
@@ -57,7 +52,7 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
     doubtful: set[str] = set()
     for _, line, tried in _SIEVE.over(lines, words):
         text = line.text if len(line.text) < 2000 else line.text[:2000]
-        for found in _PAIR.finditer(text) if _PAIR in tried else ():
+        for found in _RE["pair"].finditer(text) if _RE["pair"] in tried else ():
             name = _package(found["name"])
             version = found["version"]
             if "." not in version and name not in _BARE_MAJOR:
@@ -70,22 +65,22 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
             if name not in out or (name in doubtful and not doubt):
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
-        for found in _MOVED.finditer(text) if _MOVED in tried else ():
+        for found in _RE["moved"].finditer(text) if _RE["moved"] in tried else ():
             old, new = version_of(found["old"]), version_of(found["version"])
             if old is not None and new is not None and new > old:
                 out[_package(found["name"])] = (found["version"], line)
-        for found in _TAGGED.finditer(text) if _TAGGED in tried else ():
+        for found in _RE["tagged"].finditer(text) if _RE["tagged"] in tried else ():
             name = _package(_TAGS.get(found["name"], found["name"]))
             out.setdefault(name, (found["version"], line))
-        for found in _BANNER.finditer(text) if _BANNER in tried else ():
+        for found in _RE["banner"].finditer(text) if _RE["banner"] in tried else ():
             out["vllm"] = (found["version"], line)
     return out
 
 
 def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:
     """A version that is stated without a name, ``after upgrading to v0.9.1``: that of what the text is about."""
-    for line in candidates(_UNNAMED, lines, words):
-        for found in _UNNAMED.finditer(line.text[:2000]):
+    for line in candidates(_RE["unnamed"], lines, words):
+        for found in _RE["unnamed"].finditer(line.text[:2000]):
             ahead = line.text[max(0, found.start() - 24) : found.start()]
             word = (found["word"] or "").lower()
             if (

@@ -15,7 +15,6 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 
 _FIGURES: Final = ("allocated_bytes", "still_used_bytes", "used_bytes", "reserved_bytes")
 _RE: Final = patterns(__file__)
-_SAYS: Final = _RE["says"]
 _NO_DIGITS: Final = str.maketrans("", "", "0123456789")
 _MAX_LINES: Final = 20_000
 _WIDTH: Final = 200
@@ -50,8 +49,8 @@ def growth_signals(
         elif len(values) >= _FEWEST and max(values) <= _LEVEL * min(values) and figure == "allocated_bytes":
             data = {"last_bytes": values[-1], "points": len(values)}
             out.append(Signal("level-over-steps", points[-1][1].span, MappingProxyType(data), rank))
-    for line in candidates(_SAYS, prose, words):
-        if (found := _SAYS.search(line.text)) is not None:
+    for line in candidates(_RE["says"], prose, words):
+        if (found := _RE["says"].search(line.text)) is not None:
             out.append(Signal("growth-stated", line.span(found.start() + 1)))
             break
     return out

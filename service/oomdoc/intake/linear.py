@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oomkb.dataclass import dataclass
@@ -54,7 +55,16 @@ class Softmax(Linear):
         return self.names[most], float(row[most])
 
 
-def read_linear(found: Mapping[str, Any]) -> dict[str, Any]:
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a file of weights, those of eight bits as numbers."""
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as file:
+        found = dict(file)
+    return found | {"weights": found["weights"].astype(np.float32) * found["scales"].astype(np.float32)}
+
+
+def linear_fields(found: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of :class:`Linear` in the arrays of a file."""
     import numpy as np
 
@@ -62,6 +72,6 @@ def read_linear(found: Mapping[str, Any]) -> dict[str, Any]:
         "key": str(found["key"]),
         "names": tuple(str(name) for name in found["names"]),
         "rows": {int(feature): row for row, feature in enumerate(found["features"])},
-        "weights": found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
+        "weights": found["weights"],
         "bias": found["bias"].astype(np.float32),
     }

@@ -21,7 +21,6 @@ from oomdoc.intake.sieve import Vocabulary, candidates
 
 _RE: Final = patterns(__file__)
 SIZED: Final = _RE["sized"]
-_DIGIT: Final = _RE["digit"]
 _GIB: Final = 1 << 30
 LONG: Final = 2_000
 """Characters of a line that are looked at."""
@@ -68,7 +67,7 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     and ``file-of``: what is divided by what.
     """
     rows = [line for line, _ in zip(lines, range(_MAX_LINES), strict=False)]
-    if next(candidates(_DIGIT, rows, words), None) is None:
+    if next(candidates(_RE["digit"], rows, words), None) is None:
         return
     text = "\n".join(line.raw[:LONG] for line in rows)
     seen = NumberedText(rows, text, quantities_in(text))

@@ -21,15 +21,6 @@ from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 _RE: Final = patterns(__file__)
-_BANNER: Final = _RE["banner"]
-_PROCESSES: Final = _RE["processes"]
-_RANK: Final = _RE["rank"]
-_ZERO: Final = _RE["zero"]
-_STEP: Final = _RE["step"]
-_HOST: Final = _RE["host"]
-_MANAGER: Final = _RE["manager"]
-_PRINTED: Final = _RE["printed"]
-_IN_USE: Final = _RE["in_use"]
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan"})
 """What ms-swift and torchtitan print is what the allocator holds."""
@@ -47,9 +38,9 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     yield from _batches(lines, words)
     yield from _processes(lines, words)
     yield from _ranks(lines, words)
-    for line, found in islice(found_in(_ZERO, lines, words), 1):
+    for line, found in islice(found_in(_RE["zero"], lines, words), 1):
         yield Fact("zero_stage", int(found["n"]), line.span(found.start() + 1), "log", _CERTAIN)
-    for line, found in islice(found_in(_STEP, lines, words), 1):
+    for line, found in islice(found_in(_RE["step"], lines, words), 1):
         name = next(value for word, value in _STEPS if word in found[0])
         yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
     yield from _host(lines, words)
@@ -69,8 +60,8 @@ def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """Host memory: the largest limit where one is set (a container requests less than its limit), else what is said."""
     sized = [
         (found.lastgroup in _LIMITS, _host_gib(found), line.span(found.start() + 1))
-        for line in candidates(_HOST, lines, words)
-        for found in _HOST.finditer(line.raw)
+        for line in candidates(_RE["host"], lines, words)
+        for found in _RE["host"].finditer(line.raw)
     ]
     limits = [size for size in sized if size[0]]
     if sized:
@@ -89,7 +80,7 @@ def _host_gib(found: re.Match[str]) -> float:
 
 def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """All processes, where they are counted. What a launcher starts on one machine is read with its command."""
-    for line, found in found_in(_PROCESSES, lines, words):
+    for line, found in found_in(_RE["processes"], lines, words):
         if 0 < int(found["n"]) <= 65536:
             yield Fact("world", int(found["n"]), line.span(found.start() + 1), "log", _LIKELY)
             return
@@ -98,7 +89,7 @@ def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def _batches(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """The banner's batches; the total over the other two is the number of processes."""
     sizes: dict[str, int] = {}
-    for line, found in found_in(_BANNER, lines, words):
+    for line, found in found_in(_RE["banner"], lines, words):
         name = "micro" if found["micro"] else "accum" if found["accum"] else "total"
         size = int(found["a"] or found["b"] or found["c"])
         if size <= 0 or name in sizes:
@@ -115,7 +106,7 @@ def _batches(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 def _ranks(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """As many processes as the highest rank that speaks needs, in the usual sizes of a machine."""
     highest, place = 0, None
-    for line, found in found_in(_RANK, lines, words):
+    for line, found in found_in(_RE["rank"], lines, words):
         if int(found["n"]) > highest:
             highest, place = int(found["n"]), line.span(found.start() + 1)
     if place is not None and highest < 4096:
@@ -196,7 +187,7 @@ def _amount(written: str) -> int:
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     """``memory-printed``: what a run says it held at a step, in bytes; the largest of each kind."""
     largest: dict[str, Signal] = {}
-    for line, found in islice(found_in(_PRINTED, lines, words), _MAX_POINTS):
+    for line, found in islice(found_in(_RE["printed"], lines, words), _MAX_POINTS):
         kind, text = next((name, value) for name, value in found.groupdict().items() if value)
         figure = "reserved_bytes" if kind in _RESERVED else "allocated_bytes"
         size = round(float(text) * _GIB)
@@ -210,8 +201,8 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
 def managers(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """``<name>-named``: who gives the job its host memory, Slurm, Kubernetes or a container, where it is in sight."""
     named: set[str] = set()
-    for line in candidates(_MANAGER, lines, words):
-        for found in _MANAGER.finditer(line.raw[:LONG]):
+    for line in candidates(_RE["manager"], lines, words):
+        for found in _RE["manager"].finditer(line.raw[:LONG]):
             name = str(found.lastgroup)
             if name not in named:
                 named.add(name)
@@ -267,7 +258,9 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
 
 def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """``in-use``: what a person sees a running job hold on a card; nothing where several figures are told."""
-    found = [(line, hit) for line in candidates(_IN_USE, lines, words) for hit in _IN_USE.finditer(line.raw)]
+    found = [
+        (line, hit) for line in candidates(_RE["in_use"], lines, words) for hit in _RE["in_use"].finditer(line.raw)
+    ]
     if len(found) == 1:
         line, hit = found[0]
         number = next(size for size in hit.groups() if size)

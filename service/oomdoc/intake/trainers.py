@@ -7,7 +7,6 @@ what was read of the engine describes its rollout.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -20,12 +19,7 @@ from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import canonical
 
-_I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__)
-_NAMED: Final = _RE["named"]
-_ONLINE: Final = _RE["online"]
-_SERVED: Final = _RE["served"]
-_COLOCATED: Final = _RE["colocated"]
 _CONFIDENCE: Final = 0.86
 _MAX_LINES: Final = 4_000
 """Lines in which a trainer is looked for: what a job is, is said early."""
@@ -49,11 +43,11 @@ def named_trainer(
     :param marked: the framework by whose keys or frames the text is known, where none is named.
     """
     said = [line for line, kind in zip(lines, kinds, strict=True) if kind not in ("log", "blank")][:_MAX_LINES]
-    online = next((hit for line in candidates(_ONLINE, said, words) if (hit := _online(line))), None)
-    if online is None or any(found_in(_SERVED, said, words)):
+    online = next((hit for line in candidates(_RE["online"], said, words) if (hit := _online(line))), None)
+    if online is None or any(found_in(_RE["served"], said, words)):
         return None
-    shared = next((line.span() for line, _ in found_in(_COLOCATED, said, words)), None)
-    for line, found in found_in(_NAMED, said, words):
+    shared = next((line.span() for line, _ in found_in(_RE["colocated"], said, words)), None)
+    for line, found in found_in(_RE["named"], said, words):
         if _RE["listed"].match(line.raw) or negated(line.raw, found.start()):
             continue
         word = found[0].lower()
@@ -64,7 +58,7 @@ def named_trainer(
 
 
 def _online(line: Line) -> tuple[str | None, Span] | None:
-    for found in _ONLINE.finditer(line.raw):
+    for found in _RE["online"].finditer(line.raw):
         if found["keys"]:
             return None, line.span(found.start() + 1)  # of PPO's trainers, which run its relatives too
         if not negated(line.raw, found.start()):

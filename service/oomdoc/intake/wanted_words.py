@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
-from oomdoc.intake.linear import Softmax, read_linear
+from oomdoc.intake.linear import Softmax, linear_fields, read_arrays
 from oomdoc.intake.quantities import quantities_in
 from oomdoc.intake.quantities.features import mix
 from oomdoc.intake.quantities.fields import SURE
@@ -75,10 +75,7 @@ def _sentences(text: str) -> Iterator[tuple[list[Token], bool]]:
 @lru_cache(maxsize=1)
 def model() -> Softmax:
     """The shipped weights, read once per process."""
-    import numpy as np
-
-    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return Softmax(**read_linear(found))
+    return Softmax(**linear_fields(read_arrays(Path(__file__).with_name(WEIGHTS))))
 
 
 @lru_cache(maxsize=16)

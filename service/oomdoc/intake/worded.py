@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from oomdoc.intake.numbers import number_of
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.prose.hardware import named_card
 from oomkb.catalog import gpus, models
@@ -190,3 +191,33 @@ def has_settings(options: Sequence[Alternative]) -> bool:
 
 
 _OF_MACHINES: Final = frozenset({"gpu", "gpus", "nodes", "capacity_gib"})
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenNumber:
+    """A number as a question writes it."""
+
+    values: frozenset[float]
+    """What it may mean: ``4k`` is 4,000 or 4,096."""
+    phrase: str
+    """It and the words beside it."""
+
+
+_SCALES: Final = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.0, 1000.0, 1.0)}
+
+
+def written_numbers(text: str) -> tuple[WrittenNumber, ...]:
+    """The numbers of a text from 2 on, each with the words beside it; no times and no prices."""
+    written = []
+    for found in ROWS["written"].finditer(text):
+        number, unit = found["number"].lower(), (found["unit"] or "").strip().lower()
+        value = float(number.replace(",", "")) if number[:1].isdigit() else float(number_of(number))
+        aside = (
+            ROWS["aside"].match(text, found.end("unit" if found["unit"] else "number"))
+            or ROWS["price"].search(text, max(0, found.start() - 2), found.start())
+            or ROWS["before_aside"].search(text, 0, found.start("number"))
+        )
+        if value >= 2 and not aside:
+            values = frozenset(value * scale for scale in _SCALES.get(unit[:1], (1.0,)))
+            written.append(WrittenNumber(values, found["phrase"].strip()))
+    return tuple(written)

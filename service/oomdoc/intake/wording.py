@@ -19,7 +19,6 @@ from oomkb.catalog import gpus
 from oomkb.units import to_gib
 
 _RE: Final = patterns(__file__)
-_FIRST: Final = _RE["first"]
 
 
 def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line], words: Vocabulary) -> list[Fact]:
@@ -152,6 +151,6 @@ def _implied_count(
     if (tp := split["tp"]) is not None and (tp.value > 1 or _serves(facts)):
         yield Fact("gpu_count", tp.value * (split["pp"].value if split["pp"] else 1), tp.span, "prose", 0.5)
         return
-    first = next((line for line, _ in found_in(_FIRST, lines, words)), None)
+    first = next((line for line, _ in found_in(_RE["first"], lines, words)), None)
     if first is not None and not shows_several(varied, words):
         yield Fact("gpu_count", 1, first.span(), "log", 0.5)

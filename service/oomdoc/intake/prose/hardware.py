@@ -25,12 +25,6 @@ if TYPE_CHECKING:
 
 _I: Final = re.IGNORECASE | re.ASCII
 _RE: Final = patterns(__file__, count=COUNT)
-_CARDS: Final = _RE["cards"]
-_ONLY: Final = _RE["only"]
-_LAUNCHED: Final = _RE["launched"]
-_SEVERAL: Final = _RE["several"]
-_NOTEBOOK: Final = _RE["notebook"]
-_UNKNOWN: Final = _RE["unknown"]
 _ONE: Final = frozenset({"a", "an", "one", "一"})
 _ARTICLE: Final = 0.65
 """How sure a count is that only an article states."""
@@ -44,7 +38,7 @@ _LENGTHS: Final = 256
 
 def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
     """Whether any line shows several cards at work."""
-    return any(found_in(_SEVERAL, lines, words))
+    return any(found_in(_RE["several"], lines, words))
 
 
 def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
@@ -54,20 +48,20 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     """
     from oomkb.catalog import gpus
 
-    for line in candidates(_LAUNCHED, anywhere, words):
-        for found in _LAUNCHED.finditer(line.text):
+    for line in candidates(_RE["launched"], anywhere, words):
+        for found in _RE["launched"].finditer(line.text):
             yield Fact("gpu_count", int(found["tasks"] or found["ranks"] or found["slots"]), line.span(), "log", 0.72)
     several = shows_several(anywhere, words)
-    lone = not several and any(found_in(_NOTEBOOK, anywhere, words))
-    counted = {id(line) for line in candidates(_CARDS, lines, words)}
-    used = {id(line) for line in candidates(_ONLY, lines, words)}
-    odd = {id(line) for line in candidates(_UNKNOWN, lines, words)}
+    lone = not several and any(found_in(_RE["notebook"], anywhere, words))
+    counted = {id(line) for line in candidates(_RE["cards"], lines, words)}
+    used = {id(line) for line in candidates(_RE["only"], lines, words)}
+    odd = {id(line) for line in candidates(_RE["unknown"], lines, words)}
     for line in lines:
         mentions = [] if DIGITS.isdisjoint(line.text) else gpus.find_all(line.text)
         places = [(m.start, m.end) for m in mentions]
         facts = [fact for mention in mentions for fact in _named(line, mention, several=several, lone=lone)]
         if id(line) in odd:
-            for found in _UNKNOWN.finditer(line.text):
+            for found in _RE["unknown"].finditer(line.text):
                 if not any(start < found.end() and found.start() < end for start, end in places):
                     places.append(found.span())
                     facts += _card(line, found[0], *found.span(), None, several=several, lone=lone)
@@ -75,7 +69,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
             facts += _counted(line)
         yield from facts
         if id(line) in used:
-            for found in _ONLY.finditer(line.text):
+            for found in _RE["only"].finditer(line.text):
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
@@ -207,7 +201,7 @@ def _in_all(count: int, machines: int, after: str) -> int:
 def _counted(line: Line) -> Iterator[Fact]:
     """Cards that are not named: ``8 GPUs with 24G each``, ``单卡``."""
     text = line.text
-    for found in _CARDS.finditer(text):
+    for found in _RE["cards"].finditer(text):
         word, ahead = found["n"].lower(), text[max(0, found.start() - 60) : found.start()]
         if word in _ONE and re.match(r"\s{0,2}(?:time|by|of)\b", text[found.end() : found.end() + 8]):
             continue

@@ -56,9 +56,6 @@ def tidy_model(value: str) -> str:
 
 
 _RE: Final = patterns(__file__)
-_COUNTED: Final = _RE["counted"]
-_CALLED: Final = _RE["called"]
-_SAID: Final = _RE["said"]
 
 
 _LINKED: Final = 0.55
@@ -67,8 +64,8 @@ _LINKED: Final = 0.55
 
 def read_called(lines: Sequence[Line], words: Vocabulary, *, confidence: float) -> Iterator[Fact]:
     """The model that stands without a key: ``from_pretrained("x")``, ``vllm serve x``."""
-    for line in candidates(_CALLED, lines, words):
-        for found in _CALLED.finditer(line.text):
+    for line in candidates(_RE["called"], lines, words):
+        for found in _RE["called"].finditer(line.text):
             span = line.span(found.start() + 1)
             if found["context"]:
                 yield Fact("max_model_len", int(found["context"]), span, "command", confidence)
@@ -91,11 +88,11 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
         for found in mentions:
             known = found.entry is not None
             yield from _mentioned(line, found.text, found.start, found.end, base, named=found.named, known=known)
-    for line in candidates(_SAID, lines, words) if prose else ():
-        for hit in _SAID.finditer(line.text):
+    for line in candidates(_RE["said"], lines, words) if prose else ():
+        for hit in _RE["said"].finditer(line.text):
             yield from _unknown(line, hit)
-    for line in candidates(_COUNTED, lines, words):
-        for hit in _COUNTED.finditer(line.text):
+    for line in candidates(_RE["counted"], lines, words):
+        for hit in _RE["counted"].finditer(line.text):
             value = float(hit[1] or 0) or float(hit[2] or 0) / 1000 or float(hit[3] or 0) / 10
             sure = base - 0.1 + (0.15 if "param" in hit[0].lower() or "参" in hit[0] else 0.0)
             sure -= doubt(line.text, hit.start(), hit.end())

@@ -25,7 +25,6 @@ from oomkb.tables import read_toml
 from oomkb.units import billions
 
 _RE: Final = patterns(__file__)
-_AHEAD: Final = _RE["ahead"]
 _LONGEST: Final = 7
 """Words of the longest name."""
 _MAX_TOKENS: Final = 700
@@ -280,9 +279,9 @@ def _lengths(found: Sequence[_Mention], sure: float) -> Iterator[Fact]:
 
 
 def _ahead(line: Line) -> Iterator[Fact]:
-    if not _AHEAD.may_match(line.low):
+    if not _RE["ahead"].may_match(line.low):
         return
-    for found in _AHEAD.finditer(line.text):
+    for found in _RE["ahead"].finditer(line.text):
         minus = doubt(line.text, found.start(), found.end())
         minus = minus if minus > 0.5 else min(minus, 0.06)
         span = line.span(found.start() + 1)

@@ -22,7 +22,6 @@ from oomkb.dataclass import dataclass
 from oomkb.tables import read_toml
 
 _RE: Final = patterns(__file__)
-_OFFLOADS: Final = _RE["offloads"]
 _LANGUAGE: Final = frozenset(
     ("sft", "pretrain", "dpo", "kto", "simpo", "orpo", "rm", "ppo", "grpo", "rloo", "distill", "embedding")
 )
@@ -99,8 +98,8 @@ def read_words(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
         for row in rows:
             for found in row.spelling.finditer(line.text):
                 yield from _stated(line, row.fact, row.value, row.sure, found)
-    for line in candidates(_OFFLOADS, lines, words):
-        for found in _OFFLOADS.finditer(line.text):
+    for line in candidates(_RE["offloads"], lines, words):
+        for found in _RE["offloads"].finditer(line.text):
             what, begin = _offloaded(line.text, *found.span())
             if line.text[found.end() : found.end() + 1] != "=" and not negated(line.text, begin):
                 yield from _stated(line, "offload", what or ("optimizer", "param"), 0.72 if what else 0.55, found)

@@ -11,9 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 from oomdoc.intake.quantities.tokens import Token, digits_of, key_of
+from oomdoc.intake.statements.concepts import MASK, MIX
 
-_MIX: Final = 0x9E3779B1
-_MASK: Final = 0xFFFFFFFF
 _ORDERED: Final = 5
 """Tokens on each side whose place counts."""
 _NEAR: Final = 8
@@ -31,7 +30,7 @@ _SOLD: Final = frozenset(
 
 def mix(one: int, other: int) -> int:
     """One feature of two, in their order."""
-    return ((one ^ (one >> 15)) * _MIX + other) & _MASK
+    return ((one ^ (one >> 15)) * MIX + other) & MASK
 
 
 @lru_cache(maxsize=200)

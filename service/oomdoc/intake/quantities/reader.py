@@ -6,11 +6,10 @@ A softmax over the roles of ``roles.toml``; the weights lie in ``weights.npz``, 
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from oomdoc.intake.linear import Softmax, read_linear
+from oomdoc.intake.linear import Softmax, linear_fields, read_arrays
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import digits_of, tokens_of
@@ -56,10 +55,7 @@ class Quantity:
 @lru_cache(maxsize=1)
 def model() -> Softmax:
     """The shipped weights, read once per process."""
-    import numpy as np
-
-    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return Softmax(**read_linear(found))
+    return Softmax(**linear_fields(read_arrays(Path(__file__).with_name(WEIGHTS))))
 
 
 _LEAST_NAMED: Final = 0.03

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from oomdoc.intake.linear import read_arrays
 from oomdoc.intake.statements.concepts import features_of_items, items_of
 from oomkb.dataclass import dataclass
 
@@ -41,8 +42,9 @@ class CauseWords:
 
     def scores(self, found: Collection[int]) -> np.ndarray[Any, Any]:
         """Log-odds (causes,) of a text with these features, up to a constant."""
-        scores: np.ndarray[Any, Any] = self.evidence(found) + self.bias
-        return scores
+        import numpy as np
+
+        return np.asarray(self.evidence(found) + self.bias)
 
     def evidence(self, found: Collection[int]) -> np.ndarray[Any, Any]:
         """What these features add to the log-odds (causes,) of a text without words."""
@@ -60,16 +62,9 @@ class CauseWords:
 @lru_cache(maxsize=2)
 def shipped(name: str) -> CauseWords:
     """A fit that comes with the package."""
-    import numpy as np
-
-    with (files(__package__) / name).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        return CauseWords(
-            tuple(str(cause) for cause in found["causes"]),
-            found["features"],
-            found["rarity"].astype(np.float32),
-            found["weights"].astype(np.float32) * found["scales"].astype(np.float32),
-            found["bias"].astype(np.float32),
-        )
+    found = read_arrays(Path(__file__).with_name(name))
+    rarity, bias = (found[part].astype("float32") for part in ("rarity", "bias"))
+    return CauseWords(tuple(map(str, found["causes"])), found["features"], rarity, found["weights"], bias)
 
 
 def words_of(text: str) -> set[int]:

@@ -191,8 +191,9 @@ MAX_ITEMS: Final = 60
 """Items of a sentence that are looked at."""
 _REACH: Final = 4
 """How many items further on the second concept of a pair may stand."""
-_MIX: Final = 0x9E3779B1
-_MASK: Final = 0xFFFFFFFF
+MIX: Final = 0x9E3779B1
+MASK: Final = 0xFFFFFFFF
+"""By which two features become one of 32 bits."""
 
 
 def features_of(sentence: str) -> set[int]:
@@ -208,14 +209,14 @@ def features_of_items(items: Sequence[Item], *, most: int = MAX_ITEMS) -> set[in
     recent: list[tuple[int, ...]] = []
     for word, concepts, _, paired in items:
         out.add(word)
-        out.add((before * _MIX + word) & _MASK)
+        out.add((before * MIX + word) & MASK)
         before = word
         for concept in concepts:
             out.add(concept)
             mixed = concept * 31 + 7
             for earlier in recent:
                 for other in earlier:
-                    out.add((other * _MIX + mixed) & _MASK)
+                    out.add((other * MIX + mixed) & MASK)
         if paired:
             recent.append(concepts)
             if len(recent) > _REACH:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Span, Statement
-from oomdoc.intake.linear import Linear, read_linear
+from oomdoc.intake.linear import Linear, linear_fields, read_arrays
 from oomdoc.intake.lines import Line
 from oomdoc.intake.statements.concepts import features_of
 from oomdoc.intake.statements.sentences import Sentence, parts_of, sentences_of
@@ -46,21 +45,11 @@ class Model(Linear):
         """Scores (sentences, statements), from the features of each sentence."""
         import numpy as np
 
-        known = [self.known(features) for features in sentences]
-        starts = np.cumsum([0, *(len(rows) for rows in known[:-1])])
-        flat = [row for rows in known for row in rows]
-        sums = np.zeros((len(known), len(self.names)), dtype=np.float32)
-        filled = np.array([bool(rows) for rows in known], dtype=bool)
-        if flat:
-            sums[filled] = np.add.reduceat(self.weights[flat], starts[filled], axis=0)
-        return np.asarray(sums + self.bias)
+        sums = [self.weights[self.known(features)].sum(axis=0) for features in sentences]
+        return np.asarray(np.reshape(sums, (-1, len(self.names))) + self.bias, dtype=np.float32)
 
     def probabilities(self, sentences: Sequence[Collection[int]]) -> np.ndarray[Any, Any]:
         """Probabilities (sentences, statements) that a sentence says a statement."""
-        import numpy as np
-
-        if not sentences:
-            return np.zeros((0, len(self.names)), dtype=np.float32)
         return self.calibrated(self.scores(sentences))
 
     def calibrated(self, scores: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -74,11 +63,9 @@ class Model(Linear):
 @lru_cache(maxsize=1)
 def model() -> Model:
     """The shipped weights, read once per process."""
-    import numpy as np
-
-    with (files(__package__) / WEIGHTS).open("rb") as file, np.load(file, allow_pickle=False) as found:
-        calibration = float(found["calibration"][0]), float(found["calibration"][1])
-        return Model(**read_linear(found), calibration=calibration)
+    found = read_arrays(Path(__file__).with_name(WEIGHTS))
+    constant, factor = found["calibration"].tolist()
+    return Model(**linear_fields(found), calibration=(constant, factor))
 
 
 LEAST_PROBABLE: Final = 0.3
