@@ -11,7 +11,7 @@ of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -140,6 +140,11 @@ class Outcome:
     printed: bool = True
     """Whether a program wrote the line, not a person."""
 
+    @property
+    def fails(self) -> bool:
+        """Whether something failed, for memory or for another reason."""
+        return self.kind not in ("question", "healthy")
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -176,6 +181,13 @@ class Failure:
     """The training step at which it failed, where the log tells."""
     cascade: bool = False
     """True for what merely follows another failure (SIGTERM, NCCL time-out)."""
+
+
+_IN_BYTES: Final = tuple(f.name.removesuffix("_bytes") for f in fields(Failure) if f.name.endswith("_bytes"))
+SIZES: Final[Mapping[str, str]] = MappingProxyType(
+    {f"{'tried' if name == 'requested' else name}_gib": f"{name}_bytes" for name in _IN_BYTES}
+)
+"""The facts that are sizes of a failure (``tried_gib`` ...), and the part of :class:`Failure` that each is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomdoc.evidence import SIZES
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, RecordError, note
 from oomkb.frameworks import ENGINE, has
@@ -142,18 +143,7 @@ def _stage(name: str, value: Any) -> int:
 
 # What reports are labelled with beside the fields of a job, each read as the field that it resembles.
 _FURTHER: Final[Mapping[str, Callable[[str, Any], Any]]] = {
-    **dict.fromkeys(
-        [
-            "tried_gib",
-            "allocated_gib",
-            "reserved_gib",
-            "reserved_unallocated_gib",
-            "free_gib",
-            "process_gib",
-            "other_process_gib",
-        ],
-        _as("capacity_gib"),
-    ),
+    **dict.fromkeys((name for name in SIZES if name != "capacity_gib"), _as("capacity_gib")),
     "gpu_count": _as("gpus"),
     "zero_stage": _stage,
     "fsdp": _as("packing"),

@@ -17,11 +17,10 @@ from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
 from oomdoc.diagnosis.result import FoundTopic
 from oomdoc.diagnosis.run_words import experts_held
-from oomdoc.evidence import problem_of
 from oomdoc.intake.asked import asked_in
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
-from oomkb.errors import JobError, OomdocError
+from oomkb.errors import OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
@@ -95,10 +94,7 @@ def _same_run(report: Report, priced: Priced | None) -> bool:
 
 def _anything_failed(evidence: Evidence) -> bool:
     """Whether something ran and failed."""
-    return bool(evidence.failures) or (evidence.outcome is not None and evidence.outcome.kind not in _GOES_ON)
-
-
-_GOES_ON: Final = ("question", "healthy")
+    return bool(evidence.failures) or (evidence.outcome is not None and evidence.outcome.fails)
 
 
 def _is_vague(report: Report, priced: Priced | None) -> bool:
@@ -342,19 +338,9 @@ def of_topics(found: Sequence[FoundTopic], language: str) -> list[str]:
     return [render(message, language) for message in sentences_of(found, titled=True)]
 
 
-def refused(error: JobError, language: str) -> str:
-    """An impossible job, with the field and what would be valid."""
-    return word("chat.refused", language, problem=problem_of(error))
-
-
 def not_understood(reply: Reply, language: str) -> Reply:
     """Something was to be changed, and what was not found in the words: said before how things stand."""
     return replace(reply, answer=joined([word("chat.unheard", language), reply.answer]))
-
-
-def nothing_to_undo(language: str) -> str:
-    """Before any change."""
-    return word("chat.nothing-to-undo", language)
 
 
 def _reference(job: Job) -> str:

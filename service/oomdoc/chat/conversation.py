@@ -43,7 +43,7 @@ from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, fou
 from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
-from oomdoc.evidence import Evidence
+from oomdoc.evidence import Evidence, problem_of
 from oomdoc.intake import read_text
 from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.intake.several import several_questions, statement_and_question
@@ -51,18 +51,6 @@ from oomdoc.report.words import word
 from oomdoc.stated import following
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced
-
-
-def small_talk(session: Session, priced: Priced | None, topic: str) -> Reply:
-    """Small talk, and what is none of oomdoc's business."""
-    language = session.language
-    said = [word(f"chat.{topic}" if topic else "chat.off-topic", language)]
-    if topic == "greeting" and not session.steps:
-        said.append(word("chat.begin", language))
-    peak = priced.estimate.process_bytes if priced is not None else None
-    return Reply(joined(said), {}, session.job, peak)
-
 
 _BESIDE: Final = 3
 """Sentences that stand before what is asked for beside them."""
@@ -102,7 +90,8 @@ def _answered(session: Session, text: str) -> tuple[Session, Reply]:
         session, reply = _in_order(session, text, context)
     except JobError as error:
         session = session.refusing(error.where)
-        reply = Reply(answers.refused(error, session.language), {}, session.job)
+        answer = word("chat.refused", session.language, problem=problem_of(error))
+        reply = Reply(answer, {}, session.job)
     session, reply = _once(session, reply)
     return replace(session, asked=wanted(session.job) if session.steps else ()), reply
 
@@ -297,7 +286,7 @@ def _change(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     if len(session.steps) < 2:
-        return session, Reply(answers.nothing_to_undo(session.language), {}, session.job)
+        return session, Reply(word("chat.nothing-to-undo", session.language), {}, session.job)
     target = target_of(session, turn.undo)
     target = with_world(target.with_fields(turn.changes)) if turn.changes else target
     before, _ = price_of(session.job, session.language)
@@ -362,14 +351,19 @@ def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Repl
 
 
 def _talk(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
+    """Small talk, and what is none of oomdoc's business."""
+    language = session.language
     if turn.topic == "dropped":
         session = session.proposing({})
     if session.steps and turn.kind == "off-topic" and says(text, "refers"):
-        reply = answers.explained(session.job, text, session.language, named=False, held=session.held)
+        reply = answers.explained(session.job, text, language, named=False, held=session.held)
         known = answers.names_part(text) or still_fails(text)
-        return session, reply if known else answers.not_understood(reply, session.language)
-    priced, _ = price_of(session.job, session.language) if session.steps else (None, "")
-    return session, small_talk(session, priced, turn.topic if turn.kind == "talk" else "")
+        return session, reply if known else answers.not_understood(reply, language)
+    priced, _ = price_of(session.job, language) if session.steps else (None, "")
+    said = [word(f"chat.{turn.topic}" if turn.kind == "talk" else "chat.off-topic", language)]
+    if turn.topic == "greeting" and not session.steps:
+        said.append(word("chat.begin", language))
+    return session, Reply(joined(said), {}, session.job, priced.estimate.process_bytes if priced is not None else None)
 
 
 _HANDLERS: Final[Mapping[str, Callable[[Session, Turn, str], tuple[Session, Reply]]]] = MappingProxyType(

@@ -32,7 +32,9 @@ _PASTED: Final = re.compile(
 )
 _ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",), "autocast": ("param_dtype",)}
 """Fields that intake reads from the same words."""
-_NOT_EVIDENCE: Final = frozenset({"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "world"})
+_NO_OPTIONS: Final = frozenset(
+    {"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "world", "dp"}
+)
 """Parts of a job that no option states."""
 _LOGGED: Final = re.compile(
     r"(?m)^[ \t]*(?:\([^()\n]{2,60}\)[ \t]*)?"
@@ -54,10 +56,7 @@ def is_pasted(text: str) -> bool:
 def tells_of_failure(evidence: Evidence) -> bool:
     """Whether a turn tells that something failed: no question, and no bare complaint."""
     outcome = evidence.outcome
-    return outcome is not None and outcome.kind in _FAILED and bool(evidence.failures)
-
-
-_FAILED: Final = frozenset({"device", "host", "shared-memory", "engine", "said", "other"})
+    return outcome is not None and outcome.fails and bool(evidence.failures)
 
 
 def own_words(text: str) -> str:
@@ -89,15 +88,19 @@ def read_description(text: str, job: Job, *, first: bool) -> tuple[Evidence, dic
     if first and evidence.outcome is not None and evidence.outcome.kind == "question":
         return evidence, own
     fields = _stated(text, evidence, own)
-    run = flat(job) | _taken_to_be(job)
-    known = {n: v for n, v in run.items() if n.partition(".")[0] not in _NOT_EVIDENCE and n not in own}
+    known = {n: v for n, v in options_of(flat(job) | _taken_to_be(job)).items() if n not in own}
     said = {n: v for n, v in (known | fields).items() if own.get(n) != v and n not in ("world", "dp")}
     if said and (evidence.failures or len(own) > _MIN_FACTS):
-        options = {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()}
-        evidence = read([Source("chat", text)], options)
+        evidence = read([Source("chat", text)], {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()})
         # "bf16 mixed precision": what is said of one field may take another's word away.
         fields = {n: v for n, v in fields.items() if n not in own or n in job_fields(evidence)}
     return evidence, fields
+
+
+def options_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A job's fields as options beside a text that tells of the same run."""
+    known = {n: v for n, v in fields.items() if n.partition(".")[0] not in _NO_OPTIONS}
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in known.items()}
 
 
 def _taken_to_be(job: Job) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cache, lru_cache
 from types import MappingProxyType
@@ -122,9 +122,14 @@ def read_explicit(turn: str, context: Context) -> Explicit:
 def only_settings(turn: str, context: Context) -> bool:
     """Whether a turn is nothing but settings that it spells out, and filling words: ``seq_len=1024 please``."""
     spans = read_explicit(turn, context).spans
+    return bool(spans) and not _RE["says_nothing"].sub("", blanked(turn, spans)).strip()
+
+
+def blanked(turn: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The turn with blanks where something has been read, so that nothing is read twice."""
     for start, end in spans:
         turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
-    return bool(spans) and not _RE["says_nothing"].sub("", turn).strip()
+    return turn
 
 
 def _settings(text: str) -> Iterator[_Setting]:

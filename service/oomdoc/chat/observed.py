@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.chat import answers, parts
+from oomdoc.chat.describing import options_of
 from oomdoc.chat.grammar import Turn
 from oomdoc.chat.prices import price_of
 from oomdoc.chat.questions import asks, says
@@ -18,16 +19,6 @@ from oomdoc.intake.asked import asked_in
 from oomdoc.intake.polarity import ends_as_question
 from oomdoc.report.words import render, word
 from oomkb.frameworks import has
-from oomkb.memory.job import Job
-
-NO_OPTIONS: Final = frozenset({"versions", "env", "buckets", "extra_models", "loop", "planned", "world", "dp"})
-"""Parts of a job that no option states."""
-
-
-def options_of(job: Job) -> dict[str, object]:
-    """The job's fields as options beside a text that tells of the same run."""
-    known = {n: v for n, v in flat(job).items() if n.partition(".")[0] not in NO_OPTIONS}
-    return {n: list(v) if isinstance(v, tuple) else v for n, v in known.items()}
 
 
 def shown_bytes(evidence: Evidence) -> float | None:
@@ -80,7 +71,7 @@ def observed(session: Session, text: str, seen_bytes: float) -> Reply:
         key = "observed-less" if seen_bytes < interval.low_bytes else "observed-agrees"
     said = [word(f"chat.{key}", language, **sizes)]
     if key in ("observed-more", "observed-less"):
-        found = diagnose(read([Source("chat", text)], options_of(job)), plans=False, questions=False)
+        found = diagnose(read([Source("chat", text)], options_of(flat(job))), plans=False, questions=False)
         said += [render(one.why, language) for one in found.inferred]
     capacity = priced.estimate.capacity_bytes
     if capacity is not None and capacity > seen_bytes:

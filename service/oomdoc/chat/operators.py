@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from oomdoc.chat.wording import patterns
@@ -43,19 +45,11 @@ _FACTOR_PATTERNS: Final = tuple((re.compile(rf"(?i){p}"), f) for p, f in _FACTOR
 def find_operators(turn: str) -> list[Operator]:
     """All in a turn, in order of reading; of overlapping ones the first kind found."""
     found: list[Operator] = []
-    for operator in (*_factors(turn), *_percents(turn), *_differences(turn)):
-        dismissed = _RE["dismissed"].match(turn, operator.end)
-        if not dismissed and not any(o.start < operator.end and operator.start < o.end for o in found):
-            found.append(operator)
+    for one in (*_factors(turn), *_percents(turn), *_differences(turn)):
+        dismissed = _RE["dismissed"].match(turn, one.end)
+        if not dismissed and not any(o.start < one.end and one.start < o.end for o in found):
+            found.append(one)
     return sorted(found, key=lambda o: o.start)
-
-
-def _scaled(factor: float) -> Callable[[float], float]:
-    return lambda value: value * factor
-
-
-def _moved(by: float) -> Callable[[float], float]:
-    return lambda value: value + by
 
 
 def _factors(turn: str) -> list[Operator]:
@@ -64,9 +58,9 @@ def _factors(turn: str) -> list[Operator]:
         times = read_number(m["a"] or m["b"] or m["c"] or m["d"] or m["by"])
         if times > 0:
             down = m["by"] or _RE["reduced"].search(turn[max(0, m.start() - 12) : m.start()])
-            found.append(Operator(m.start(), m.end(), _scaled(1 / times if down else times)))
+            found.append(Operator(m.start(), m.end(), partial(operator.mul, 1 / times if down else times)))
     for pattern, factor in _FACTOR_PATTERNS:
-        found += [Operator(m.start(), m.end(), _scaled(factor)) for m in pattern.finditer(turn)]
+        found += [Operator(m.start(), m.end(), partial(operator.mul, factor)) for m in pattern.finditer(turn)]
     return found
 
 
@@ -78,7 +72,7 @@ def _percents(turn: str) -> list[Operator]:
         if m["n"] and re.search(r"(?i)\bto\s?\Z|[到成为]\s?\Z", turn[m.start() : m.start("n")]):
             continue
         down = bool(_RE["down"].match(m["verb"] or m["sign"] or m["after"]))
-        found.append(Operator(m.start(), m.end(), _scaled(1 - min(share, 0.95) if down else 1 + share)))
+        found.append(Operator(m.start(), m.end(), partial(operator.mul, 1 - min(share, 0.95) if down else 1 + share)))
     return found
 
 
@@ -89,12 +83,12 @@ def _differences(turn: str) -> list[Operator]:
         if m["another"] and (
             (m["q"] and gpus.variants(m["q"])) or (card and card[0].start <= 1) or _ONE.match(turn, m.end())
         ):
-            found.append(Operator(m.start(), m.end(), _moved(1), "gpus"))
+            found.append(Operator(m.start(), m.end(), partial(operator.add, 1), "gpus"))
             continue
         try:
             number = read_number(m["n"] or m["z"] or m["t"] or m["p"] or m["add"] or m["q"] or m["s"] or "1")
         except ValueError:
             continue
         down = bool(_RE["down"].match(m["verb"] or m["zverb"] or m["sum"] or m["what"] or "+"))
-        found.append(Operator(m.start(), m.end(), _moved(-number if down else number)))
+        found.append(Operator(m.start(), m.end(), partial(operator.add, -number if down else number)))
     return found

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from oomdoc.chat.choosing import of_size
 from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
-from oomdoc.chat.explicit import read_explicit
+from oomdoc.chat.explicit import blanked, read_explicit
 from oomdoc.chat.phrases import (
     ALONE,
     FIELD_NAMES,
@@ -68,7 +68,7 @@ def read_changes(turn: str, context: Context) -> Changes:
         return Changes({}, spelled.refused)
     found: dict[str, Any] = dict(spelled.fields)
     spelled_turn = turn
-    turn = _KEYED.sub(r"offload \1", _without(turn, spelled.spans))
+    turn = _KEYED.sub(r"offload \1", blanked(turn, spelled.spans))
     taken = relative(turn, context, found)
     try:
         _phrases(turn, context, found, taken)
@@ -166,7 +166,7 @@ _NAMES: Final = ("gpu", "gpus")
 
 def without_kept(turn: str) -> str:
     """The turn without what it says of fields that stay: "don't touch the batch, just length 1024"."""
-    return _without(turn, [m.span() for m in _RE["kept"].finditer(turn) if fields_named(m[0])])
+    return blanked(turn, [m.span() for m in _RE["kept"].finditer(turn) if fields_named(m[0])])
 
 
 def kept_fields(turn: str) -> tuple[str, ...]:
@@ -194,13 +194,6 @@ _HELD_TOGETHER: Final = {
     "param_dtype": ("param_dtype", "quant"),
 }
 """What cannot change without each other."""
-
-
-def _without(turn: str, spans: Sequence[tuple[int, int]]) -> str:
-    """The turn without what was spelled out, so that nothing is read twice."""
-    for start, end in spans:
-        turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
-    return turn
 
 
 def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tuple[int, int]]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.explicit import read_explicit
+from oomdoc.chat.explicit import blanked, read_explicit
 from oomdoc.chat.operators import find_operators
 from oomdoc.chat.reading import read_changes
 from oomdoc.chat.session import flat
@@ -28,8 +28,7 @@ def unread_numbers(turn: str, fields: Mapping[str, Any], context: Context) -> tu
     """The numbers that are the value of no field that was read, nor of one that the job has, with the words beside."""
     if find_operators(turn):
         return ()
-    for start, end in (*read_explicit(turn, context).spans, *(m.span() for m in _INSTANCES.finditer(turn))):
-        turn = f"{turn[:start]}{' ' * (end - start)}{turn[end:]}"
+    turn = blanked(turn, (*read_explicit(turn, context).spans, *(m.span() for m in _INSTANCES.finditer(turn))))
     job = flat(context.job)
     machines = (fields.get("gpus") or job.get("gpus") or 0) * (fields.get("nodes") or job.get("nodes") or 1)
     stages = [int(digit) for value in fields.values() if isinstance(value, str) for digit in re.findall(r"\d+", value)]

@@ -27,7 +27,7 @@ _DOUBTED: Final = 0.8
 
 def verdict_of(outcome: Outcome | None) -> Verdict:
     """The verdict on what happened."""
-    if outcome is None or outcome.kind in ("question", "healthy"):
+    if outcome is None or not outcome.fails:
         return "no-failure"
     if outcome.kind == "other":
         return "not-oom" if outcome.confidence >= NAMED else "unclear"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from oomdoc.evidence import Conflict, Fact
+from oomdoc.evidence import SIZES, Conflict, Fact
+from oomkb.memory.mode import VOCABULARY
 
 _SPECIFIC: Final[Mapping[str, int]] = {
     "option": 0,
@@ -43,33 +44,17 @@ def merge(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]
     return kept, tuple(conflicts)
 
 
-_MEASURED: Final = frozenset(
-    [
-        "capacity_gib",
-        "tried_gib",
-        "allocated_gib",
-        "reserved_gib",
-        "reserved_unallocated_gib",
-        "free_gib",
-        "process_gib",
-        "other_process_gib",
-    ]
-)
 _SEVERAL: Final = frozenset({"extra.eval_samples"})
 """What one run has several of: sets that it is evaluated on."""
 _MIN_CONFIDENCE: Final = 0.6
 """Below this a reading is a guess from context: it may fill a gap, it is no witness against another one."""
 
 _DTYPES: Final = {
-    "bfloat16": "bf16",
-    "torchbfloat16": "bf16",
-    "float16": "fp16",
-    "half": "fp16",
-    "torchfloat16": "fp16",
-    "float32": "fp32",
-    "torchfloat32": "fp32",
-    "float": "fp32",
+    "".join(filter(str.isalnum, spelling)): word
+    for word, spellings in VOCABULARY["param_dtype"].items()
+    for spelling in spellings.split()
 }
+"""How a type is written, letters and digits alone -> the job's word for it."""
 
 
 def conflict(kept: Fact, other: Fact) -> Conflict | None:
@@ -85,7 +70,7 @@ def differ(name: str, a: Any, b: Any) -> bool:
     if isinstance(a, bool) or isinstance(b, bool):
         return bool(a) != bool(b)
     if isinstance(a, int | float) and isinstance(b, int | float):
-        room = 0.09 if name in _MEASURED else 0.0
+        room = 0.09 if name in SIZES else 0.0
         return abs(a - b) > room * max(abs(a), abs(b))
     if isinstance(a, str) and isinstance(b, str):
         return _words_differ(name, a, b)
@@ -112,14 +97,10 @@ def _plain(text: str) -> str:
 
 def _same_entry(name: str, a: str, b: str) -> bool:
     """Whether the catalogues know both as one thing: ``A100-SXM4-80GB`` and ``A100 80G``."""
-    if name == "gpu":
-        from oomkb.catalog import gpus
+    from oomkb.catalog import gpus, models
 
-        first, second = gpus.find(a), gpus.find(b)
-        return first is not None and second is not None and first.name == second.name
-    if name == "model":
-        from oomkb.catalog import models
-
-        one, other = models.find(a), models.find(b)
-        return one is not None and other is not None and one.name == other.name
-    return False
+    if name not in ("gpu", "model"):
+        return False
+    find: Callable[[str], Any] = gpus.find if name == "gpu" else models.find
+    one, other = find(a), find(b)
+    return one is not None and other is not None and one.name == other.name

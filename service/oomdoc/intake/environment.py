@@ -50,9 +50,9 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
     """Library -> (version, line). The first mention counts, unless a later one says that it is the failing one."""
     out: dict[str, tuple[str, Line]] = {}
     doubtful: set[str] = set()
-    for _, line, tried in _SIEVE.over(lines, words):
+    for _, line, _ in _SIEVE.over(lines, words):
         text = line.text if len(line.text) < 2000 else line.text[:2000]
-        for found in _RE["pair"].finditer(text) if _RE["pair"] in tried else ():
+        for found in _RE["pair"].finditer(text):
             name = _package(found["name"])
             version = found["version"]
             if "." not in version and name not in _BARE_MAJOR:
@@ -65,14 +65,14 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
             if name not in out or (name in doubtful and not doubt):
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
-        for found in _RE["moved"].finditer(text) if _RE["moved"] in tried else ():
+        for found in _RE["moved"].finditer(text):
             old, new = version_of(found["old"]), version_of(found["version"])
             if old is not None and new is not None and new > old:
                 out[_package(found["name"])] = (found["version"], line)
-        for found in _RE["tagged"].finditer(text) if _RE["tagged"] in tried else ():
+        for found in _RE["tagged"].finditer(text):
             name = _package(_TAGS.get(found["name"], found["name"]))
             out.setdefault(name, (found["version"], line))
-        for found in _RE["banner"].finditer(text) if _RE["banner"] in tried else ():
+        for found in _RE["banner"].finditer(text):
             out["vllm"] = (found["version"], line)
     return out
 

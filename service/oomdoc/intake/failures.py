@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.evidence import Failure, Frame, Outcome, Signal
+from oomdoc.evidence import SIZES, Failure, Frame, Outcome, Signal
 from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.outcomes import failure_of, is_asserted
 from oomdoc.intake.phase import frames_of
 from oomdoc.intake.tracebacks import Placed
 
-_SIZES: Final = tuple(f.name for f in fields(Failure) if f.name.endswith("_bytes"))
+_SIZES: Final = tuple(SIZES.values())
 _EXITS: Final = frozenset({"exit-137", "exit-135", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
 _NEAR: Final = 6

@@ -379,9 +379,3 @@ def _divided(seen: NumberedText) -> Iterator[Signal]:
 
 
 _DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
-
-
-def count_of(text: str) -> int:
-    """``8,192`` and ``8k`` as a number."""
-    plain = text.replace(",", "").lower()
-    return int(plain[:-1]) * 1024 if plain.endswith("k") else int(plain)

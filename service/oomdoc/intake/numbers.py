@@ -137,11 +137,8 @@ class Listed:
 
 def number_of(written: str) -> int | float:
     """``16k``, ``4,096``, ``1m``, ``0.9``, ``two``, ``双``."""
-    if "." in written and written[-1:].isdigit():
-        return float(written)
-    if written[0].isdigit():
-        return to_tokens(written) or 0
-    return to_count(written.lower())
+    number = read_number(written)
+    return number if "." in written and written[-1:].isdigit() else round(number)
 
 
 def lists_in(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.evidence import Evidence, Fact, Failure, Message, Outcome, Source, Span, say
+from oomdoc.evidence import SIZES, Evidence, Fact, Failure, Message, Outcome, Source, Span, say
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
 from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
@@ -51,16 +51,6 @@ from oomkb.units import to_gib
 if TYPE_CHECKING:
     from oomdoc.intake.configs import ConfigReading
 
-_SIZES: Final = {
-    "tried_gib": "requested_bytes",
-    "capacity_gib": "capacity_bytes",
-    "allocated_gib": "allocated_bytes",
-    "reserved_gib": "reserved_bytes",
-    "reserved_unallocated_gib": "reserved_unallocated_bytes",
-    "free_gib": "free_bytes",
-    "process_gib": "process_bytes",
-    "other_process_gib": "other_process_bytes",
-}
 _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch")
 _MAX_SOURCE_CHARS: Final = 4 << 20
 """Characters of one source that are read line by line; of larger ones, what is around the telling lines."""
@@ -377,7 +367,7 @@ def _failure_facts(failures: Sequence[Failure]) -> list[Fact]:
     if root is None:
         return []
     out: list[Fact] = []
-    for name, attribute in _SIZES.items():
+    for name, attribute in SIZES.items():
         value = getattr(root, attribute)
         if value is not None:
             out.append(Fact(name, round(to_gib(value), 5), root.signal.span, "log", 1.0))

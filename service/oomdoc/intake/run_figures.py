@@ -15,8 +15,8 @@ from typing import Final
 
 from oomdoc.evidence import Fact, Outcome, Signal, Source, Span
 from oomdoc.intake.lines import Line, read_lines
-from oomdoc.intake.measured import LONG, SIZED, count_of, measured
-from oomdoc.intake.numbers import to_bytes
+from oomdoc.intake.measured import LONG, SIZED, measured
+from oomdoc.intake.numbers import to_bytes, to_tokens
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
@@ -237,7 +237,7 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
         sized = SIZED.search(clause)
         bare = _RE["bare"].search(clause.strip()) if field and sized is None else None
         stated = sized or bare
-        number = count_of(stated["n"]) if stated is not None else None
+        number = to_tokens(stated["n"]) if stated is not None else None
         good = None if not (fails := _RE["fails"].search(clause)) and not _RE["works"].search(clause) else fails is None
         if good is None or number is None or good in sizes:
             continue

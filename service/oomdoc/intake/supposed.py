@@ -14,8 +14,6 @@ from oomdoc.intake.asked import asked_in
 from oomdoc.intake.patterns import patterns
 
 _RE: Final = patterns(__file__)
-_FAILED: Final = frozenset({"device", "engine", "host", "shared-memory", "said"})
-"""Kinds of outcomes in which a run failed for memory."""
 _OF_BOTH: Final = ("model", "params_b", "method", "objective")
 """Facts that a question names for the failed run as well where nothing else does."""
 _KEPT: Final = (*_OF_BOTH, "param_dtype", "dtype", "quant", "gpu", "seq_len", "max_model_len", "capacity_gib")
@@ -38,7 +36,7 @@ def is_over(evidence: Evidence) -> bool:
 def failed(evidence: Evidence) -> bool:
     """Whether the input tells of a run that failed for memory."""
     if evidence.outcome is not None:
-        return evidence.outcome.kind in _FAILED
+        return evidence.outcome.fails and evidence.outcome.kind != "other"
     return evidence.root is not None
 
 

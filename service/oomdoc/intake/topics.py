@@ -365,7 +365,7 @@ def topics_of(evidence: Evidence) -> Mapping[str, float]:
 
     Who tells of a failure and puts no question asks about none.
     """
-    failed = evidence.outcome is not None and evidence.outcome.kind not in ("question", "healthy")
+    failed = evidence.outcome is not None and evidence.outcome.fails
     return {} if failed and _QUESTION_MARKS.isdisjoint(evidence.prose) else topics_in(evidence.prose)
 
 

@@ -40,6 +40,7 @@ def test_every_mark_has_a_role() -> None:
     names |= {"method", "engine", "framework", "offload"}
     names |= {f"{of}_format" for of in ("weight", "cache", "optimizer", "compute", "gradient", "other")}
     plain = {"time", "price", "speed", "version", "id", "learning_rate", "image_size", "disk_size", "bits", "other"}
+    assert all(definition.strip() for definition in roles().values())
     known = roles().keys() | names | plain | bench.SAME.keys()
     for path in bench.DATA.glob("*.txt"):
         for text in bench.read_marked(path):

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from oomdoc.evidence import SIZES
 from oomdoc.intake.logs.rules import Parser, Reading, Window, failure, signal
 from oomdoc.intake.numbers import SQUEEZED_SIZE, to_bytes
 from oomkb.kept import compiled
@@ -124,7 +125,7 @@ def _parse(window: Window) -> Reading | None:
     backend = (head["backend"] or "cuda").lower()
     names = {"cuda": "torch-cuda-oom"}
     found = signal(names.get(backend, f"{backend}-oom"), window, **sizes)
-    fields = {k: v for k, v in sizes.items() if k in _FIELDS}
+    fields = {k: v for k, v in sizes.items() if k in SIZES.values()}
     return failure("device", found, **fields)
 
 
@@ -143,20 +144,6 @@ def _alone(sizes: Mapping[str, int], process_bytes: int) -> bool:
 
 
 _ROUGHLY: Final = 0.02
-
-
-_FIELDS: Final = frozenset(
-    [
-        "requested_bytes",
-        "capacity_bytes",
-        "allocated_bytes",
-        "reserved_bytes",
-        "reserved_unallocated_bytes",
-        "free_bytes",
-        "process_bytes",
-        "other_process_bytes",
-    ]
-)
 
 PARSER: Final = Parser(
     "torch_cuda",

@@ -71,29 +71,8 @@ def _likely(found: Quantity, field: str) -> float:
     return chance(found, *(role for role, fields in FIELDS.items() if field in fields))
 
 
-_LISTED: Final = frozenset(
-    [
-        "seq_len",
-        "micro_batch",
-        "grad_accum",
-        "gpus",
-        "nodes",
-        "tp",
-        "pp",
-        "cp",
-        "ep",
-        "generations",
-        "lora.r",
-        "lora.alpha",
-        "completion_len",
-        "prompt_len",
-        "capacity_gib",
-        "serving.concurrency",
-        "serving.gpu_memory_utilization",
-        "serving.max_num_batched_tokens",
-    ]
-)
-"""Job fields that numbers of a question set."""
+_UNLISTED: Final = frozenset({"dp", "zero_stage", "host_gib", "process_gib", "free_gib", "tried_gib", "params_b"})
+"""Job fields that numbers of a question do not set by their role alone."""
 
 
 _NEGATIVE: Final = compiled(r"(?:[=:：]\s?|\b(?:to|at) |[成到为])-\Z")
@@ -113,7 +92,7 @@ def listed(text: str) -> Iterator[Listed]:
     """The numbers whose role surely sets a job field."""
     for found in quantities_in(text):
         field = FIELDS.get(found.role, ("",))[0]
-        if field not in _LISTED or _likely(found, field) < SURE:
+        if not field or field in _UNLISTED or _likely(found, field) < SURE:
             continue
         alone = not any(part.strip() for part in around(text, found))  # nothing says what it is of
         if not alone and not _NEGATIVE.search(text, max(0, found.start - _MAX_BEFORE), found.start):

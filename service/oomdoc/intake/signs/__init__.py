@@ -2,8 +2,8 @@
 
 A sign belongs to the cause that it was collected for, and says no more than that it was seen: how much it speaks for
 this cause or another is for whoever weighs it. What a sign matches, what it must not match, and who printed it stand
-beside each other; :mod:`~oomdoc.intake.signs.schema` says how a row is written, and ``python -m oomdoc.intake.signs``
-refuses one that breaks its own examples.
+beside each other; :mod:`~oomdoc.intake.signs.schema` says how a row is written, and its tests refuse one that
+breaks its own examples.
 """
 
 from __future__ import annotations

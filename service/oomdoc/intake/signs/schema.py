@@ -19,7 +19,6 @@ Its witnesses are ``threads``, at least three public ones, or ``source``, the pr
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from itertools import islice
@@ -120,14 +119,9 @@ def _unframed(lines: Sequence[Line], kinds: Sequence[Kind]) -> Iterator[_Piece]:
             yield _Piece(line.low, line.span)
 
 
-WITNESSES: Final = 3
-"""Independent threads that must show a sign whose program is not named."""
 _PATTERNS: Final = ("frames", "messages")
 _LISTS: Final = (*_PATTERNS, "signals", "phases", "lines", "not_lines", "threads")
 _ID: Final = lazy(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_THREAD: Final = lazy(r"[\w.-]{1,60}/[\w.-]{1,100}#\d{1,6}|https://\S{8,200}")
-_MAX_CHARS: Final = 300
-"""Characters of one alternative."""
 
 
 class RowError(ValueError):
@@ -169,27 +163,10 @@ class Row:
         """What is looked for in lines."""
         return Expression("|".join(self.messages)) if self.messages else None
 
-    def matches(self, line: str) -> bool:
-        """Whether any expression of the row matches a line of its examples."""
-        low = line.lower()
-        return any(re.search(pattern, low) for pattern in self.patterns)
-
-
-def read_rows() -> list[Row]:
-    """Every row, checked.
-
-    :raises RowError: where a row breaks the schema or its own examples.
-    """
-    rows = list(shipped())
-    wrong = [f"{row.name}: {problem}" for row in rows for problem in problems(row)]
-    if wrong:
-        raise RowError("; ".join(wrong))
-    return rows
-
 
 @cache
 def shipped() -> tuple[Row, ...]:
-    """Every row of every file, in the order of files and rows, unchecked but for its form.
+    """Every row of every file, in the order of files and rows; what a row says of itself is checked by its tests.
 
     :raises RowError: where a row has a key that is not known, or a value of another type.
     """
@@ -210,38 +187,3 @@ def _of_file(cause: str, tables: Mapping[str, Any]) -> Iterator[Row]:
             else:
                 raise RowError(f"{cause}/{name}: {key} is not known, or not of its type")
         yield Row(cause, name, **values)
-
-
-def problems(row: Row) -> Iterator[str]:
-    """What is wrong with a row, one sentence each."""
-    if not (row.patterns or row.signals):
-        yield "it matches nothing"
-    for pattern in row.patterns:
-        yield from _of_pattern(pattern)
-    if row.patterns and not row.lines:
-        yield "no line shows what it matches"
-    for line in row.lines:
-        if not row.matches(line):
-            yield f"it does not match its line {line!r}"
-    for line in row.not_lines:
-        if row.matches(line):
-            yield f"it matches {line!r}, which it must not"
-    for thread in row.threads:
-        if _THREAD.fullmatch(thread) is None:
-            yield f"{thread!r} names no thread"
-    if len(set(row.threads)) < WITNESSES and not row.source:
-        yield f"fewer than {WITNESSES} threads and no source"
-
-
-def _of_pattern(pattern: str) -> Iterator[str]:
-    if len(pattern) > _MAX_CHARS:
-        yield f"{pattern[:40]!r}... is too long"
-    if pattern != pattern.lower() and not re.search(r"\\[A-Z]", pattern):
-        yield f"{pattern!r} is tried on text in lower case"
-    if re.search(r"(?<!\\)[*+]", re.sub(r"\[[^\]]{1,80}\]", "", pattern)) or re.search(r"\{\d+,\}", pattern):
-        yield f"{pattern!r} repeats without a bound"
-    try:
-        if not Expression(pattern).literals:
-            yield f"{pattern!r} holds no literal that every match has"
-    except re.error as error:
-        yield f"{pattern!r} is no expression: {error}"

@@ -74,7 +74,7 @@ def _happened(evidence: Evidence, read: Outcome | None) -> tuple[Outcome | None,
     known, failures = evidence.outcome, evidence.failures
     if read is None or not _open_to(known, read):
         return known, failures
-    if read.kind in ("question", "healthy"):
+    if not read.fails:
         return read, ()
     failure = failure_of(read)
     return read, failures if failure is None else (failure, *failures)
@@ -83,8 +83,8 @@ def _happened(evidence: Evidence, read: Outcome | None) -> tuple[Outcome | None,
 def _open_to(known: Outcome | None, read: Outcome) -> bool:
     if known is None or known.confidence < 0.5:
         return True
-    if known.kind in ("question", "healthy"):
-        return read.kind not in ("question", "healthy")
+    if not known.fails:
+        return read.fails
     if known.kind == "said":
         return known.confidence <= _SUPPOSED and read.kind != "said"
     return known.kind == "other" and known.confidence <= _EXPLAINED and read.memory is not None

@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.service.intake.signs.checks import problems
 
-from oomdoc.intake.signs.schema import Row, RowError, _of_file, problems, shipped
+from oomdoc.intake.signs.schema import Row, RowError, _of_file, shipped
 from oomdoc.report.words import LANGUAGES, has
 from oomkb.records.taxonomy import CAUSES
 

@@ -40,6 +40,7 @@ def test_every_statement_has_examples_of_both_kinds() -> None:
     tables = {example.table for example in shipped.examples()}
     assert tables >= statements().keys()
     assert 40 <= len(statements()) <= 80
+    assert all(definition.strip() for definition in statements().values())
 
 
 @pytest.mark.parametrize(
