@@ -25,7 +25,6 @@ from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
 if TYPE_CHECKING:
-    from oomdoc.evidence import Evidence
     from oomdoc.report.report import Report
 
 _NAMES: Final = patterns("largest")
@@ -60,10 +59,12 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
     :param job: as it stands after it.
     """
     document, diagnosis = report.document(), report.diagnosis
+    outcome, failures = diagnosis.evidence.outcome, diagnosis.evidence.failures
+    failed = bool(failures) or (outcome is not None and outcome.fails)
     stands = parts.standing(diagnosis.job, language, plans=False)
     if _is_vague(report, stands.priced):
         said = [word("chat.tell-more", language)]
-    elif stands.said and not diagnosis.outlook and not _anything_failed(diagnosis.evidence):
+    elif stands.said and not diagnosis.outlook and not failed:
         said = [*parts.standing(job, language).said]  # nothing is asked, and nothing failed: how the run stands
     else:
         said = [render(message, language) for message in diagnosis.summary]
@@ -90,11 +91,6 @@ def _same_run(report: Report, priced: Priced | None) -> bool:
     if estimate is None or priced is None:
         return True
     return abs(estimate.process_bytes - priced.estimate.process_bytes) <= _NEAR * estimate.process_bytes
-
-
-def _anything_failed(evidence: Evidence) -> bool:
-    """Whether something ran and failed."""
-    return bool(evidence.failures) or (evidence.outcome is not None and evidence.outcome.fails)
 
 
 def _is_vague(report: Report, priced: Priced | None) -> bool:

@@ -43,7 +43,7 @@ from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, fou
 from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
-from oomdoc.evidence import Evidence, problem_of
+from oomdoc.evidence import problem_of
 from oomdoc.intake import read_text
 from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.intake.several import several_questions, statement_and_question
@@ -239,7 +239,8 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
             return _HANDLERS[turn.kind](session, turn, text)
     diagnosis = diagnose(evidence)
     job = with_world(session.job.with_fields(fields) if session.steps else _stated(diagnosis))
-    if job.objective is None and _only_runs(evidence):
+    asked = asked_of(evidence, failed=bool(evidence.failures))
+    if job.objective is None and asked.serves and not asked.trains:
         job = job.with_fields({"objective": "inference"})
     planned = bool(diagnosis.job.planned) or (not diagnosis.careful and careful_job(evidence, job))
     job = job.with_fields({"planned": planned or None})  # what is asked of a run that was told of is a plan
@@ -247,12 +248,6 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
     changed = difference(session.job, job)
     reply = answers.described(report, job, changed, session.language)
     return session.then(job, changed).describing(text, reply.answer, configures=bool(evidence.documents)), reply
-
-
-def _only_runs(evidence: Evidence) -> bool:
-    """Whether the words name work in which nothing is trained."""
-    asked = asked_of(evidence, failed=bool(evidence.failures))
-    return asked.serves and not asked.trains
 
 
 def _stated(diagnosis: Diagnosis) -> Job:

@@ -21,7 +21,7 @@ from oomdoc.chat.wording import patterns, words
 from oomdoc.evidence import Source
 from oomdoc.intake.configs.declared import TABLES, all_names, table
 from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
-from oomdoc.intake.configs.table import Group, Key, Table, norm
+from oomdoc.intake.configs.table import Group, Key, norm
 from oomdoc.intake.numbers import read_number
 from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.dataclass import dataclass
@@ -180,7 +180,7 @@ def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
     if name in _BARE and not setting.signed and not setting.value.lstrip("+-")[:1].isdigit():
         return {}
     if setting.own:
-        return _own(setting)
+        return _checked(setting, name, context)
     own = table(context.job.framework)
     if own and setting.flag and own.knows(name) and not _said_by(setting.key, own.name) and name not in ALIASES:
         return {}  # the framework has it, and it says nothing of memory
@@ -196,19 +196,11 @@ def _fields(setting: _Setting, context: Context) -> dict[str, Any] | None:
     return _checked(setting, named, context)
 
 
-def _own(setting: _Setting) -> dict[str, Any] | None:
-    """A job's field under its own name. After a colon a sentence may follow; after ``=`` there is a value or a slip."""
-    value = _value(setting.name, setting.value)
-    try:
-        return stated_fields({setting.name: value})
-    except JobError:
-        if setting.equals == "=" or (isinstance(value, int | float) and not isinstance(value, bool)):
-            raise
-        return None
-
-
 def _checked(setting: _Setting, field: str, context: Context) -> dict[str, Any] | None:
-    """The field with its value, refused under the name that the person used."""
+    """The field with its value, refused under the name that the person used.
+
+    After a colon a sentence may follow; after ``=`` there is a value or a slip.
+    """
     if field.rpartition(".")[2] == "gpu_memory_utilization":
         field = context.utilization
     given = _value(field, setting.value)
@@ -216,14 +208,11 @@ def _checked(setting: _Setting, field: str, context: Context) -> dict[str, Any] 
         stage = stated_fields({"zero_stage": given})["zero_stage"]
         return {"sharding": "ddp" if stage == 0 else f"zero{stage}"}
     try:
-        fields = stated_fields({field: given})
+        return stated_fields({field: given})
     except JobError as error:
         if isinstance(given, bool | str) and setting.equals != "=":
             return None
         raise JobError(error.message, where=setting.key, hint=error.hint, note=error.note) from error
-    if field == "seq_len" and context.job.objective == "inference":
-        fields["serving.max_model_len"] = fields["seq_len"]
-    return fields
 
 
 def _value(field: str, value: str) -> Any:
@@ -252,7 +241,8 @@ def _by_tables(settings: Sequence[_Setting], job: Job) -> tuple[dict[str, Any], 
     """What the frameworks' tables make of the lines together, the job's own first, and where those stand."""
     found: dict[str, Any] = {}
     used: list[tuple[int, int]] = []
-    for name in dict.fromkeys([job.framework, *(t.name for s in settings for t in _tables_with(s.key))]):
+    known = (table.name for s in settings for table in TABLES if _said_by(s.key, table.name))
+    for name in dict.fromkeys([job.framework, *known]):
         here = [
             s
             for s in settings
@@ -284,7 +274,8 @@ def _offload(settings: Sequence[_Setting], job: Job, framework: str | None) -> l
 
 def _read_lines(settings: Sequence[_Setting], framework: str | None) -> Mapping[str, Any]:
     """The (dotted) fields of the settings, read as a file of a framework."""
-    return _read("\n".join(f"{_spelled(s.key)}: {s.value}" for s in settings), framework)
+    keys = (s.key if s.key in all_names() else s.key.replace("-", "_") for s in settings)
+    return _read("\n".join(f"{key}: {s.value}" for key, s in zip(keys, settings, strict=True)), framework)
 
 
 @lru_cache(maxsize=256)
@@ -310,10 +301,6 @@ def _said_by(key: str, framework: str | None) -> frozenset[str]:
     return frozenset(f.partition(".")[0] for f in found)
 
 
-def _tables_with(key: str) -> Iterator[Table]:
-    return (table for table in TABLES if _said_by(key, table.name))
-
-
 def _joined(key: str) -> bool:
     """Whether a name has several parts, as words of a sentence have not."""
     return not {"_", ".", "-"}.isdisjoint(key)
@@ -324,17 +311,11 @@ def _known(key: str) -> bool:
     return any(k in all_names() for k in (key, key.replace("-", "_"), last, last.replace("-", "_")))
 
 
-def _spelled(key: str) -> str:
-    return key if key in all_names() else key.replace("-", "_")
-
-
-@cache
-def _own_fields() -> frozenset[str]:
-    return frozenset(Job.__dataclass_fields__) - {"extra", "assumed", "versions", "env", "buckets"}
+_OWN_FIELDS: Final = frozenset(Job.__dataclass_fields__) - {"extra", "assumed", "versions", "env", "buckets"}
 
 
 def _is_field(name: str) -> bool:
-    return name in _own_fields() or name in DOTTED_FIELDS
+    return name in _OWN_FIELDS or name in DOTTED_FIELDS
 
 
 @cache
@@ -356,10 +337,7 @@ def _fields_by_key(framework: str) -> Mapping[str, str]:
 def field_named(key: str, framework: str | None) -> str | None:
     """The job field that a key of any framework, a short name or the field's own name stands for."""
     name = key.replace("-", "_").lower()
-    return ALIASES.get(name) or (name if _is_field(name) else _field_of(name, framework))
-
-
-def _field_of(name: str, framework: str | None) -> str | None:
+    if name in ALIASES or _is_field(name):
+        return ALIASES.get(name, name)
     field = _fields_by_key(framework or "").get(name)
-    own = {*_own_fields(), "lora", "rollout", "serving", "loop"} - {"model"}
-    return field if field and field.partition(".")[0] in own else None
+    return field if field and field.partition(".")[0] in _OWN_FIELDS - {"model"} else None

@@ -53,7 +53,7 @@ def _answers(found: Several, said: str, verdict: str) -> list[tuple[str, str]]:
             answers.append((question, "\n".join(lines) or word("chat.unheard", language)))
         elif verdict != "no-failure" and not session.proposed and not reply.changed:
             continue  # why it failed and what to do is what the diagnosis says
-        elif lines and _is_new(lines, said):
+        elif not set(_SIZE.findall("\n".join(lines))) <= set(_SIZE.findall(said)):
             answers.append((question, "\n".join(lines)))
     return answers
 
@@ -67,8 +67,3 @@ def _to_the_point(lines: Sequence[str], language: str, *, counts: bool) -> list[
     unsized = not _SIZE.search(first)
     more = [line for line in rest if line.startswith(shown) or (unsized and _SIZE.search(line))]
     return [first, *more[:1]]
-
-
-def _is_new(lines: Sequence[str], said: str) -> bool:
-    """Whether the lines bring a size that was not said."""
-    return not set(_SIZE.findall("\n".join(lines))) <= set(_SIZE.findall(said))

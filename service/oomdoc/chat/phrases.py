@@ -98,7 +98,9 @@ def _quantity(field: str, lowest: float, highest: float) -> Quantity:
 
 _TABLE: Final = _table()
 _FIRST, _LAST, _SIZES = _words("first"), _words("last"), _words("sizes")
-ALIASES: Final = {name: field for field, names in _TABLE["aliases"].items() for name in names.split()}
+ALIASES: Final[Mapping[str, str]] = {
+    name: field for field, names in _TABLE["aliases"].items() for name in names.split()
+}
 QUANTITIES: Final = tuple(_quantity(field, *limits) for field, limits in _TABLE["limits"].items())
 ALONE: Final[Mapping[str, Mapping[str, re.Pattern[str]]]] = {
     field: {value: re.compile(f"(?i){spelt}") for value, spelt in values.items()}

@@ -281,7 +281,8 @@ def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     compared = {field for side in sides for field in side.fields}
     out = {}
     for field, mentions in values_in(text).items():
-        said = [m[2].fields[field] for m in mentions if _is_said(text, m[0], m[1])]
+        so = (m for m in mentions if not negated(text, m[0]) and not _is_denied(text, m[1]))
+        said = [m[2].fields[field] for m in so if _weighed(text, *m[:2]) is None]
         if field not in compared and len(said) == len(mentions) == said.count(said[0] if said else None):
             out[field] = said[0]
     return {**_switched_off(text, {*compared, *out}), **out}
@@ -313,11 +314,6 @@ def values_in(text: str, *, turn: bool = False) -> dict[str, list[Mention]]:
 def _is_denied(text: str, end: int) -> bool:
     """Whether what follows denies it, in the same breath."""
     return text[end : end + 1] not in (",", "，") and denied(text, end)
-
-
-def _is_said(text: str, start: int, end: int) -> bool:
-    """Whether a setting is said to be so: not denied before or behind it, and not what the question weighs."""
-    return not negated(text, start) and not _is_denied(text, end) and _weighed(text, start, end) is None
 
 
 def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:

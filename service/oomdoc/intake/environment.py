@@ -61,7 +61,8 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
                 continue
             if _wished(text, found.start(), found.end()):
                 continue
-            doubt = bool(_RE["works"].search(clause(text, found.start(), found.end()))) or _left(text, found)
+            came_from = _RE["left"].search(text[max(0, found.start() - 10) : found.start()])
+            doubt = bool(came_from or _RE["works"].search(clause(text, found.start(), found.end())))
             if name not in out or (name in doubtful and not doubt):
                 out[name] = (version, line)
                 (doubtful.add if doubt else doubtful.discard)(name)
@@ -99,8 +100,3 @@ def _wished(text: str, start: int, end: int) -> bool:
     if _RE["helps"].search(around[len(before) :]):
         return True
     return _RE["wished"].search(before) is not None and _RE["came"].search(before) is None
-
-
-def _left(text: str, found: re.Match[str]) -> bool:
-    """Whether it is the version that one came from: ``from torch 2.3 to torch 2.4``."""
-    return _RE["left"].search(text[max(0, found.start() - 10) : found.start()]) is not None

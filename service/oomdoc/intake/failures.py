@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.evidence import SIZES, Failure, Frame, Outcome, Signal
+from oomdoc.evidence import SIZES, Failure, Outcome, Signal
 from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.outcomes import failure_of, is_asserted
 from oomdoc.intake.phase import frames_of
 from oomdoc.intake.tracebacks import Placed
 
-_SIZES: Final = tuple(SIZES.values())
 _EXITS: Final = frozenset({"exit-137", "exit-135", "ray-actor-died", "tgi-shard-killed", "worker-vanished"})
 _REMARKS: Final = frozenset({"torch-cuda-oom-warning", "xla-remat-insufficient"})
 _NEAR: Final = 6
@@ -31,7 +30,7 @@ def assemble(
     signals: Sequence[Signal],
 ) -> list[Indexed]:
     """Failures of memory in order, with frames and steps; what follows from another is a ``cascade``."""
-    kept = [(i, _possible(f)) for i, f in found if _count(f) or is_asserted(f, lines[i], kinds[i])]
+    kept = [(i, _possible(f)) for i, f in found if _sizes(f) or is_asserted(f, lines[i], kinds[i])]
     kept = _without_mentions(kept, kinds)
     kept = [(i, replace(f, frames=frames_of(i, lines, placed), step=_step(f, signals))) for i, f in kept]
     kept = _without_headlines(kept)
@@ -50,24 +49,18 @@ def agreeing(
     place = outcome.span
     index = next((i for i, at in enumerate(lines) if (at.source, at.number) == (place.source, place.line)), 0)
     frames = frames_of(index, lines, placed) if failure.kind == "other" else ()
-    failure = replace(failure, frames=frames or _last_frames(placed))
+    last = tuple(p.frame for p in placed if p.tag == placed[-1].tag)  # logs are often cut before the message
+    failure = replace(failure, frames=frames or last[-_MAX_FRAMES:])
     rest = [(i, replace(f, cascade=True)) for i, f in failures]
     return sorted([*rest, (index, failure)], key=lambda pair: pair[0])
 
 
-def _last_frames(placed: Sequence[Placed]) -> tuple[Frame, ...]:
-    """Those of the last traceback of the input: logs are often cut before the message."""
-    own = [p.frame for p in placed if p.tag == placed[-1].tag]
-    return tuple(own[-_MAX_FRAMES:])
-
-
 def _possible(failure: Failure) -> Failure:
     """Without sizes that no machine has: a card of a few bytes, or more than a petabyte."""
-    odd = [name for name in _SIZES if _states(failure, name) and not 0 <= getattr(failure, name) <= _MAX_BYTES]
-    if failure.capacity_bytes is not None and failure.capacity_bytes < _LEAST_CARD_BYTES:
-        odd.append("capacity_bytes")
+    least = {"capacity_bytes": _LEAST_CARD_BYTES}
+    odd = (name for name, size in _sizes(failure).items() if not least.get(name, 0) <= size <= _MAX_BYTES)
     unknown: dict[str, Any] = dict.fromkeys(odd)
-    return replace(failure, **unknown) if unknown else failure
+    return replace(failure, **unknown)
 
 
 def _promoted(failures: Sequence[Indexed]) -> list[Indexed]:
@@ -80,10 +73,10 @@ def _promoted(failures: Sequence[Indexed]) -> list[Indexed]:
 
 def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[Indexed]:
     """Drop what only repeats in words ("I get CUDA out of memory") what a message states with its numbers."""
-    numbered = {f.kind for _, f in found if _count(f) and f.signal.name not in _REMARKS}
+    numbered = {f.kind for _, f in found if _sizes(f) and f.signal.name not in _REMARKS}
     out: list[Indexed] = []
     for index, failure in found:
-        mention = kinds[index] == "prose" and not _count(failure)
+        mention = kinds[index] == "prose" and not _sizes(failure)
         remark = failure.signal.name in _REMARKS
         if failure.kind in numbered and (mention or remark):
             continue
@@ -93,16 +86,14 @@ def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[I
 
 def _without_headlines(found: Sequence[Indexed]) -> list[Indexed]:
     """Drop a message that stands alone ("CUDA out of memory", as a thread's title) where it follows with its sizes."""
-    sized = [(f.signal.name, frames) for _, f in found if _count(f) and not f.cascade for frames in ((), f.frames)]
-    return [(i, f) for i, f in found if _count(f) or (f.signal.name, f.frames) not in sized]
+    sized = [(f.signal.name, frames) for _, f in found if _sizes(f) and not f.cascade for frames in ((), f.frames)]
+    return [(i, f) for i, f in found if _sizes(f) or (f.signal.name, f.frames) not in sized]
 
 
-def _count(failure: Failure) -> int:
-    return sum(_states(failure, name) for name in _SIZES)
-
-
-def _states(failure: Failure, name: str) -> bool:
-    return getattr(failure, name) is not None
+def _sizes(failure: Failure) -> dict[str, Any]:
+    """The sizes that its message states."""
+    found = {name: getattr(failure, name) for name in SIZES.values()}
+    return {name: size for name, size in found.items() if size is not None}
 
 
 def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]:
@@ -115,19 +106,14 @@ def _completed(found: Sequence[Indexed], lines: Sequence[Line]) -> list[Indexed]
         whole = first
         for later, (other, more) in enumerate(found[at + 1 : at + 4], start=at + 1):
             near = other - index <= _NEAR and lines[other].tag == lines[index].tag and more.kind == first.kind
-            bare = not _count(whole) or (whole.requested_bytes is None and more.requested_bytes is not None)
-            if ((near and bare) or _same(whole, more)) and _count(more) > _count(whole):
-                whole = replace(whole, **{name: getattr(more, name) for name in _SIZES if _states(more, name)})
+            known, told = _sizes(whole), _sizes(more)
+            bare = not known or (whole.requested_bytes is None and more.requested_bytes is not None)
+            same = bool(known) and more.signal.name == whole.signal.name and known.items() <= told.items()
+            if ((near and bare) or same) and len(told) > len(known):
+                whole = replace(whole, **told)
                 skip.add(later)
         out.append((index, whole))
     return out
-
-
-def _same(one: Failure, other: Failure) -> bool:
-    """Whether the other message repeats every size of this one."""
-    stated = [name for name in _SIZES if _states(one, name)]
-    alike = one.signal.name == other.signal.name and bool(stated)
-    return alike and all(getattr(one, name) == getattr(other, name) for name in stated)
 
 
 def _step(failure: Failure, signals: Sequence[Signal]) -> int | None:

@@ -49,20 +49,16 @@ def kinds_of(lines: Sequence[Line]) -> list[Kind]:
     return out
 
 
-def _told_of(text: str) -> bool:
-    """A sentence that begins with a program's name: "megatron 开了 recompute 反向反而 OOM"."""
-    return _RE["chinese"].search(text) is not None and _RE["flag"].search(text) is None and "#" not in text
-
-
 def _kind(line: Line) -> Kind:
     text = line.text[:_SEEN]
     if not text.strip() or _RE["template"].fullmatch(text) is not None:
         return "blank"
     if line.logged or _RE["log"].match(text):
         return "log"
-    if (_RE["command"].match(text) and not _told_of(text)) or (
-        text.count("-") >= 3 and len(_RE["flag"].findall(text[:600])) >= 3
-    ):
+    # Of a program that a sentence begins with something is told: "megatron 开了 recompute 反向反而 OOM".
+    told = _RE["chinese"].search(text) and not _RE["flag"].search(text) and "#" not in text
+    many = text.count("-") >= 3 and len(_RE["flag"].findall(text[:600])) >= 3
+    if many or (_RE["command"].match(text) and not told):
         return "command"
     if (":" in text or "=" in text) and _RE["config"].match(text) and not _RE["chinese_sentence"].search(text):
         return "config"

@@ -180,6 +180,7 @@ def _pairs(seen: NumberedText, field: str) -> list[_Pair]:
         return []
     numbers = seen.numbers
     card = max((q.value for q in numbers if q.role == "card_memory" and q.probability >= SURE), default=0.0)
+    roles = [role for role, of in _SIZES.items() if of == field]
     best: list[_Pair] = []
     for step in (-1, 1):  # the size stands before its figure, or behind it
         found: list[_Pair] = []
@@ -187,7 +188,7 @@ def _pairs(seen: NumberedText, field: str) -> list[_Pair]:
             if not _is_figure(figure, card, goes_on=bool(found)) or seen.says(_RE["fixed"], at) or _is_limit(seen, at):
                 continue
             near = list(_numbers_beside(seen, at, step))
-            size = next((q for q in near if _chance_of(q, field) >= MIN_CHANCE), None)
+            size = next((q for q in near if chance(q, *roles) >= MIN_CHANCE), None)
             size = size or next((q for q in near if _is_size(q, field, goes_on=bool(found))), None)
             if (
                 size is not None
@@ -232,11 +233,6 @@ def _is_limit(seen: NumberedText, at: int) -> bool:
 
 def _bytes(size: Quantity) -> int:
     return round(size.value * _GIB)
-
-
-def _chance_of(number: Quantity, field: str) -> float:
-    """The probability that a number is a size of a field."""
-    return chance(number, *(role for role, of in _SIZES.items() if of == field))
 
 
 def _numbers_beside(seen: NumberedText, at: int, step: int) -> Iterator[Quantity]:

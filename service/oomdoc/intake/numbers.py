@@ -137,8 +137,11 @@ class Listed:
 
 def number_of(written: str) -> int | float:
     """``16k``, ``4,096``, ``1m``, ``0.9``, ``two``, ``双``."""
-    number = read_number(written)
-    return number if "." in written and written[-1:].isdigit() else round(number)
+    if "." in written and written[-1:].isdigit():
+        return float(written)
+    if written[0].isdigit():
+        return to_tokens(written) or 0
+    return to_count(written.lower())
 
 
 def lists_in(

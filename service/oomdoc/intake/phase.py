@@ -26,14 +26,15 @@ _INNERMOST: Final = 4
 
 
 @cache
-def _sections() -> Mapping[str, Any]:
+def sections() -> Mapping[str, Any]:
+    """The table, by section."""
     return read_toml(Path(__file__).with_name("phases.toml"))
 
 
 @cache
 def phase_table(section: str) -> tuple[tuple[str, Expression], ...]:
     """Phases and what shows them, of one section of the table."""
-    return tuple((phase, Expression("|".join(parts), _I)) for phase, parts in _sections()[section].items())
+    return tuple((phase, Expression("|".join(parts), _I)) for phase, parts in sections()[section].items())
 
 
 def scores_rollouts(frames: Sequence[Frame]) -> bool:
@@ -42,12 +43,6 @@ def scores_rollouts(frames: Sequence[Frame]) -> bool:
 
 
 _SCORES: Final = lazy(r"compute_(?:ref_)?log_?probs?\b|make_experience")
-
-
-def all_sections() -> None:
-    """Make every expression of the table."""
-    for section in _sections():
-        phase_table(section)
 
 
 def text_of(frame: Frame) -> str:

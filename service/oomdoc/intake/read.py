@@ -116,7 +116,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     figures, failing_size = figures_of(lines, said, spoken, words, outcome, failed=bool(failures))
     signals += figures
 
-    facts = _option_facts(options or {})
+    facts = [Fact(name, v, Span("--set", 1, 1, f"{name}={v}"), "option") for name, v in (options or {}).items()]
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
     facts += _without_names(text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words), configs)
@@ -346,10 +346,6 @@ def _weighed(fact: Fact) -> Fact:
         telling = not PLAIN_NAME.fullmatch(fact.value.rstrip("/").rsplit("/", 1)[-1])
         return replace(fact, value=fact.value.replace("___", "."), confidence=fact.confidence if telling else 0.4)
     return replace(fact, confidence=min(fact.confidence, _CONFIG_DOUBTS.get(fact.name, 1.0)))
-
-
-def _option_facts(options: Mapping[str, Any]) -> list[Fact]:
-    return [Fact(name, value, Span("--set", 1, 1, f"{name}={value}"), "option") for name, value in options.items()]
 
 
 def _log_facts(found: Iterable[tuple[int, Any, Any]], failures: Sequence[Indexed]) -> list[Fact]:

@@ -28,10 +28,6 @@ Found = tuple[int, Parser, Reading]
 _SIEVE: Final = Sieve((parser.triggers, parser) for parser in PARSERS)
 
 
-def _rank(parser: Parser) -> tuple[int, str]:
-    return parser.priority, parser.name
-
-
 def scan(lines: Sequence[Line], words: Vocabulary) -> Iterator[Found]:
     """What every parser reads, in order of lines; at one line, one failure: of the family that goes first.
 
@@ -65,7 +61,7 @@ class _Scanner:
 
     def _parsed(self, index: int, chosen: Sequence[Parser]) -> Iterator[Found]:
         window, failed = Window(self.lines, index), False
-        for parser in sorted(chosen, key=_rank):
+        for parser in sorted(chosen, key=lambda one: (one.priority, one.name)):
             if self.tried.get(parser.name, 0) >= _MAX_TRIES:
                 continue
             self.tried[parser.name] = self.tried.get(parser.name, 0) + 1

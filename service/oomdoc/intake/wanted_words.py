@@ -34,17 +34,14 @@ def features_of(text: str) -> set[int]:
     text = text[:_MAX_CHARACTERS]
     out: set[int] = set()
     for tokens, asks in _sentences(text):
-        out.update(_of_sentence([_keys(token) for token in tokens], asks))
+        words = [(token.key, *(mix(concept, _ROLE) for concept in token.concepts)) for token in tokens]
+        out.update(_of_sentence(words, asks))
     out.update(mix(key_of(q.role), _ROLE) for q in quantities_in(text) if q.probability >= SURE)
     return out
 
 
-def _keys(token: Token) -> tuple[int, ...]:
-    """A word and what it means."""
-    return (token.key, *(mix(concept, _ROLE) for concept in token.concepts))
-
-
 def _of_sentence(words: Sequence[tuple[int, ...]], asks: bool) -> Iterator[int]:
+    """:param words: each with what it means."""
     kind = _ASKS if asks else _SAYS
     for at, here in enumerate(words):
         yield from (mix(key, kind) for key in here)

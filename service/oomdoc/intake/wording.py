@@ -36,7 +36,8 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
             if f.name == "seq_len" and _RE["context"].search(f.span.text)
         ]
     if any(f.name == "quant" and f.value == "nf4" for f in facts):
-        facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in facts if _is_adapter(f)]
+        adapters = [f for f in facts if (f.name, f.value) == ("method", "lora")]
+        facts += [replace(f, value="qlora", confidence=min(1.0, f.confidence + 0.02)) for f in adapters]
     return _of_each_card(_with_nodes(facts, lines, varied, words))
 
 
@@ -61,10 +62,6 @@ _ROUNDING: Final = 0.04
 def _serves(facts: Sequence[Fact]) -> bool:
     aims = [f for f in facts if f.name == "objective" and f.stated]
     return bool(aims) and max(aims, key=lambda f: f.confidence).value == "inference"
-
-
-def _is_adapter(fact: Fact) -> bool:
-    return fact.name == "method" and fact.value == "lora"
 
 
 def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line], words: Vocabulary) -> Iterator[Fact]:

@@ -141,8 +141,8 @@ def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Men
         best: tuple[int, int, tuple[_Setting, ...]] | None = None
         for place in range(at, min(at + _LONGEST, len(tokens))):
             first, last = tokens[place]
-            if place > at and not _joined(text, reached, first):
-                break
+            if text[reached:first] not in ("", "_", "-", ".", " "):
+                break  # not joined to the name
             name, reached = name + low[first:last], last
             known = table.names.get(name)
             if known is not None and _whole(text, last) and not (known[0].written and " " in text[start:last]):
@@ -157,10 +157,6 @@ def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Men
                 if mention is not None:
                     yield mention
         at = best[0] + 1
-
-
-def _joined(text: str, end: int, start: int) -> bool:
-    return start == end or (start - end == 1 and text[end] in "_-. ")
 
 
 def _whole(text: str, end: int) -> bool:

@@ -89,7 +89,8 @@ _MAX_CARDS: Final = 65_536
 
 def _is_refuted(fact: Fact, text: str, places: Sequence[tuple[int, Line]]) -> bool:
     """Whether the number that a fact was read from is surely of something else."""
-    if fact.origin not in ("prose", "log") or fact.name not in SET_BY or not _is_number(fact.value):
+    number = isinstance(fact.value, int | float) and not isinstance(fact.value, bool)
+    if fact.origin not in ("prose", "log") or fact.name not in SET_BY or not number:
         return False
     here = (fact.span.source, fact.span.line)
     start, line = next(((at, one) for at, one in places if (one.source, one.number) == here), (0, None))
@@ -98,10 +99,6 @@ def _is_refuted(fact: Fact, text: str, places: Sequence[tuple[int, Line]]) -> bo
     of_line = (q for q in quantities_in(text) if start <= q.start < start + len(line.text))
     numbers = [q for q in of_line if abs(q.value - fact.value) <= _SAME * abs(q.value)]
     return bool(numbers) and all(refutes(q, text, fact.name) for q in numbers)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:

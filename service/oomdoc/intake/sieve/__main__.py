@@ -26,7 +26,8 @@ def expressions() -> list[Expression]:
     for table in [thing for thing in gc.get_objects() if type(thing) is Patterns]:
         for name in table.rows:
             _ = table[name]
-    phase.all_sections()
+    for section in phase.sections():
+        phase.phase_table(section)
     for row in schema.shipped():
         _ = row.traced, row.printed
     return [thing for thing in gc.get_objects() if type(thing) is Expression]

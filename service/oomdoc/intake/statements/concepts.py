@@ -99,12 +99,8 @@ class Lexicon:
                 concepts.append(concept)
         return best, self._phrase_item(" ".join(tokens[at : at + best]), tuple(concepts)) if best else None
 
-    def of_han(self, run: str) -> list[Item]:
-        """A run of Chinese in words; what no entry knows comes one character at a time."""
-        return [item for item, _ in self.segments(run)]
-
     def segments(self, run: str) -> Iterator[tuple[Item, int]]:
-        """The words of a run of Chinese, each with its length in characters."""
+        """The words of a run of Chinese, each with its length; what no entry knows comes one character at a time."""
         at = 0
         while at < len(run):
             for size in range(min(self._longest, len(run) - at), 0, -1):
@@ -178,7 +174,7 @@ def items_of(sentence: str) -> list[Item]:
     while at < len(tokens):
         token = tokens[at]
         if "一" <= token[0] <= "鿿":
-            out += known.of_han(token)
+            out += [item for item, _ in known.segments(token)]
             at += 1
             continue
         size, item = known.phrase(tokens, at)

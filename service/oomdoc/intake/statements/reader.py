@@ -93,7 +93,9 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
     for column, name in enumerate(fitted.names):
         row = int(best[column])
         if (probability := float(probable[row, column])) >= least:
-            found.append((row, Statement(name, _span(owners[row]), round(probability, 3))))
+            text, line, start = owners[row]
+            span = Span(line.source, line.number, start, text[:300])
+            found.append((row, Statement(name, span, round(probability, 3))))
     return tuple(statement for _, statement in sorted(found, key=lambda pair: (pair[0], -pair[1].probability)))
 
 
@@ -104,8 +106,3 @@ def _beginning(prose: Iterable[Line]) -> Iterator[Line]:
         left -= len(line.text)
         if left <= 0:
             return
-
-
-def _span(sentence: Sentence) -> Span:
-    line = sentence.line
-    return Span(line.source, line.number, sentence.column, sentence.text[:300])
