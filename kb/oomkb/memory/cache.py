@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.families.matrix import LayerShape
+from oomkb.memory.families.mixers import STATES
 from oomkb.memory.setting import BYTES, Setting
 from oomkb.memory.shape import ModelShape
 
@@ -118,7 +118,7 @@ def _paged(s: Setting, shape: ModelShape, per_layer: float, pages: Pages) -> Cac
     Layers of both kinds form groups of as many as the rarer kind has, which take blocks from one pool. Start-ups of
     Qwen3.6 27B with three speculated tokens log what five blocks to a group make (noonghunna/club-3090 446 and 642).
     """
-    recurrent = sum(mixer.removeprefix("attention+") in _STATES for mixer in shape.dims.mixers)
+    recurrent = sum(mixer.removeprefix("attention+") in STATES for mixer in shape.dims.mixers)
     full = sum(layer.count for layer in shape.layers if layer.caches) + pages.heads
     if not recurrent or per_layer <= 0:
         return None
@@ -143,44 +143,8 @@ def _states(s: Setting, shape: ModelShape) -> float:
         return 0.0
     total = 0.0
     for mixer in set(d.mixers):
-        count = _STATES.get(mixer.removeprefix("attention+"))
+        count = STATES.get(mixer.removeprefix("attention+"))
         total += d.mixers.count(mixer) * count(d.fields, d.hidden) if count else 0.0
     # The configurations of Qwen3.5 and 3.6 say float32, which shortened ones leave out; Qwen3-Next has none.
     wide = str(d.fields.get("mamba_ssm_dtype") or ("32" if d.model_type.startswith("qwen3_5") else "")).endswith("32")
     return total * (4.0 if wide else 2.0) / s.attention_tp
-
-
-def _of(c: Mapping[str, Any], *names: str, default: int = 0) -> int:
-    return next((int(c[n]) for n in names if isinstance(c.get(n), int | float) and c[n]), default)
-
-
-def _delta(c: Mapping[str, Any], h: int) -> float:
-    """Gated delta rule (Qwen3-Next): a key x value matrix per value head, and the last inputs of the convolution."""
-    heads, keys = _of(c, "linear_num_value_heads"), _of(c, "linear_num_key_heads")
-    k, v = _of(c, "linear_key_head_dim"), _of(c, "linear_value_head_dim")
-    return heads * k * v + (2 * keys * k + heads * v) * (_of(c, "linear_conv_kernel_dim", default=4) - 1)
-
-
-def _mamba2(c: Mapping[str, Any], h: int) -> float:
-    """Mamba-2: heads x head size x state, and the convolution's inputs."""
-    heads = _of(c, "mamba_n_heads", "mamba_num_heads", "num_heads")
-    size = _of(c, "mamba_d_head", "mamba_head_dim", "head_dim", default=64)
-    state = _of(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
-    groups = _of(c, "mamba_n_groups", "n_groups", default=1)
-    kernel = _of(c, "mamba_d_conv", "conv_kernel", default=4)
-    return heads * size * state + (heads * size + 2 * groups * state) * (kernel - 1)
-
-
-def _mamba(c: Mapping[str, Any], h: int) -> float:
-    """Mamba: inner width x state, and the convolution's inputs."""
-    inner = _of(c, "mamba_expand", "expand", default=2) * h
-    return inner * (_of(c, "mamba_d_state", "state_size", default=16) + _of(c, "mamba_d_conv", default=4) - 1)
-
-
-def _lightning(c: Mapping[str, Any], h: int) -> float:
-    """Linear attention: a square matrix per head."""
-    size = _of(c, "head_dim", default=128)
-    return _of(c, "num_attention_heads", default=h // size) * size * size
-
-
-_STATES: Final = {"delta": _delta, "kda": _lightning, "lightning": _lightning, "mamba2": _mamba2, "mamba": _mamba}

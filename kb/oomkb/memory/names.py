@@ -33,6 +33,15 @@ def of(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
     return default
 
 
+def whole(config: Mapping[str, Any], *keys: str, default: int = 0) -> int:
+    """The first of the keys that holds a number, as a whole one."""
+    for key in keys:
+        value = config.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return int(value)
+    return default
+
+
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """The decoder's own part of a (possibly multimodal) configuration."""
     for key in _TEXT_KEYS:

@@ -12,17 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from oomkb.memory.families.matrix import Linear
+from oomkb.memory.names import whole
 
 Config = Mapping[str, Any]
 Mixed = tuple[tuple[Linear, ...], int]
-
-
-def _int(c: Config, *names: str, default: int = 0) -> int:
-    for name in names:
-        value = c.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return int(value)
-    return default
 
 
 def _matrix(name: str, inputs: int, outputs: int, bias: bool = False) -> Linear:
@@ -48,15 +41,15 @@ def linear_kind(c: Config) -> str:
 
 def _mamba_heads(c: Config) -> int:
     own = "num_heads" if c.get("model_type") == "mamba2" else "mamba_num_heads"
-    return _int(c, "mamba_n_heads", "mamba_num_heads", own)
+    return whole(c, "mamba_n_heads", "mamba_num_heads", own)
 
 
 def _mamba(c: Config, h: int) -> Mixed:
     """Selective state space, first version (arXiv 2312.00752)."""
-    inner = _int(c, "mamba_expand", "expand", default=2) * h
-    state = _int(c, "mamba_d_state", "state_size", default=16)
-    rank = _int(c, "mamba_dt_rank", "time_step_rank", default=math.ceil(h / 16))
-    kernel = _int(c, "mamba_d_conv", "conv_kernel", default=4)
+    inner = whole(c, "mamba_expand", "expand", default=2) * h
+    state = whole(c, "mamba_d_state", "state_size", default=16)
+    rank = whole(c, "mamba_dt_rank", "time_step_rank", default=math.ceil(h / 16))
+    kernel = whole(c, "mamba_d_conv", "conv_kernel", default=4)
     bias = bool(c.get("mamba_proj_bias") or c.get("use_bias"))
     conv_bias = bool(c.get("mamba_conv_bias", c.get("use_conv_bias", True)))
     rest = inner * (kernel + conv_bias) + inner * state + inner
@@ -70,16 +63,19 @@ def _mamba(c: Config, h: int) -> Mixed:
     ), rest
 
 
+def _duality(c: Config, h: int) -> tuple[int, int, int, int, int]:
+    """(heads, inner width, groups, state, kernel of the convolution) of a state space duality."""
+    names = ("mamba_d_head", "mamba_head_dim", *(("head_dim",) if c.get("model_type") == "mamba2" else ()))
+    wide = _mamba_heads(c) * whole(c, *names) or whole(c, "mamba_expand", "expand", default=2) * h
+    groups = whole(c, "mamba_n_groups", "n_groups", default=1)
+    state = whole(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
+    kernel = whole(c, "mamba_d_conv", "conv_kernel", default=4)
+    return _mamba_heads(c), whole(c, "mamba_d_ssm") or wide, groups, state, kernel
+
+
 def _mamba2(c: Config, h: int) -> Mixed:
     """State space duality (arXiv 2405.21060)."""
-    heads = _mamba_heads(c)
-    expanded = _int(c, "mamba_expand", "expand", default=2) * h
-    names = ("mamba_d_head", "mamba_head_dim")
-    width = _int(c, *names, *(("head_dim",) if c.get("model_type") == "mamba2" else ()))
-    inner = _int(c, "mamba_d_ssm") or (heads * width if width else expanded)
-    groups = _int(c, "mamba_n_groups", "n_groups", default=1)
-    state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
-    kernel = _int(c, "mamba_d_conv", "conv_kernel", default=4)
+    heads, inner, groups, state, kernel = _duality(c, h)
     mixed = inner + 2 * groups * state
     bias = bool(c.get("mamba_proj_bias") or c.get("use_bias") or c.get("add_bias_linear"))
     conv_bias = bool(c.get("mamba_conv_bias", c.get("use_conv_bias", True)))
@@ -88,23 +84,30 @@ def _mamba2(c: Config, h: int) -> Mixed:
     return linears, mixed * (kernel + conv_bias) + 3 * heads + norm
 
 
+def _delta_of(c: Config) -> tuple[int, int, int, int, int]:
+    """(key heads, value heads, width of a key and of a value, kernel of the convolution) of a gated delta rule."""
+    heads = whole(c, "linear_num_value_heads")
+    key = whole(c, "linear_key_head_dim", default=128)
+    value = whole(c, "linear_value_head_dim", default=128)
+    kernel = whole(c, "linear_conv_kernel_dim", default=4)
+    return whole(c, "linear_num_key_heads") or heads, heads, key, value, kernel
+
+
 def _delta(c: Config, h: int) -> Mixed:
     """Gated delta rule (arXiv 2412.06464)."""
-    value_heads = _int(c, "linear_num_value_heads")
-    key_dim = _int(c, "linear_num_key_heads", default=value_heads) * _int(c, "linear_key_head_dim", default=128)
-    width = _int(c, "linear_value_head_dim", default=128)
-    value_dim = value_heads * width
+    key_heads, heads, key, value, kernel = _delta_of(c)
+    key_dim, value_dim = key_heads * key, heads * value
     mixed = 2 * key_dim + value_dim
     kind = str(c.get("model_type", ""))
-    widths = {"in_proj_qkvz": mixed + value_dim, "in_proj_ba": 2 * value_heads}
+    widths = {"in_proj_qkvz": mixed + value_dim, "in_proj_ba": 2 * heads}
     if kind.startswith("qwen3_5"):
-        widths = {"in_proj_qkv": mixed, "in_proj_z": value_dim, "in_proj_b": value_heads, "in_proj_a": value_heads}
+        widths = {"in_proj_qkv": mixed, "in_proj_z": value_dim, "in_proj_b": heads, "in_proj_a": heads}
     if kind == "olmo_hybrid":
-        widths = {"q_proj": key_dim, "k_proj": key_dim, "v_proj": value_dim, "a_proj": value_heads}
-        widths |= {"b_proj": value_heads, "g_proj": value_dim}
+        widths = {"q_proj": key_dim, "k_proj": key_dim, "v_proj": value_dim, "a_proj": heads}
+        widths |= {"b_proj": heads, "g_proj": value_dim}
     out = _matrix("o_proj" if kind == "olmo_hybrid" else "out_proj", value_dim, h)
     linears = (*(_matrix(name, h, width) for name, width in widths.items()), out)
-    return linears, mixed * _int(c, "linear_conv_kernel_dim", default=4) + 2 * value_heads + width
+    return linears, mixed * kernel + 2 * heads + value
 
 
 def _kda(c: Config, h: int) -> Mixed:
@@ -113,8 +116,8 @@ def _kda(c: Config, h: int) -> Mixed:
     """
     inner = c.get("linear_attn_config")
     own = {**c, **inner} if isinstance(inner, Mapping) else c
-    heads = _int(own, "linear_num_heads", "num_heads", "num_attention_heads")
-    width = _int(own, "linear_head_dim", "head_dim", default=128)
+    heads = whole(own, "linear_num_heads", "num_heads", "num_attention_heads")
+    width = whole(own, "linear_head_dim", "head_dim", default=128)
     wide = heads * width
     full = "fg" if str(c.get("model_type", "")).startswith("bailing") else "g" if own.get("use_full_rank_gate") else ""
     gates = tuple(
@@ -132,14 +135,14 @@ def _kda(c: Config, h: int) -> Mixed:
         _matrix("b_proj", h, heads),
         _matrix("o_proj", wide, h),
     )
-    kernel = _int(own, "linear_conv_kernel_dim", "short_conv_kernel_size", default=4)
+    kernel = whole(own, "linear_conv_kernel_dim", "short_conv_kernel_size", default=4)
     return linears, 3 * wide * kernel + heads + wide + width
 
 
 def _lightning(c: Config, h: int) -> Mixed:
     """Lightning attention of MiniMax-01 (arXiv 2501.08313)."""
-    heads = _int(c, "num_attention_heads", default=1)
-    wide = heads * (_int(c, "head_dim") or h // heads)
+    heads = whole(c, "num_attention_heads", default=1)
+    wide = heads * (whole(c, "head_dim") or h // heads)
     return (
         _matrix("qkv_proj", h, 3 * wide),
         _matrix("out_proj", wide, h),
@@ -151,26 +154,26 @@ def _conv(c: Config, h: int) -> Mixed:
     """Gated short convolution of LFM2."""
     bias = bool(c.get("conv_bias"))
     linears = (_matrix("in_proj", h, 3 * h, bias), _matrix("out_proj", h, h, bias))
-    return linears, h * (_int(c, "conv_L_cache", default=3) + bias)
+    return linears, h * (whole(c, "conv_L_cache", default=3) + bias)
 
 
 def _rglru(c: Config, h: int) -> Mixed:
     """Real-gated linear recurrence of Griffin (arXiv 2402.19427); gates are block diagonal, a block per head."""
-    wide = _int(c, "lru_width", default=h)
-    heads = _int(c, "num_attention_heads", default=1)
+    wide = whole(c, "lru_width", default=h)
+    heads = whole(c, "num_attention_heads", default=1)
     gates = 2 * (wide * wide // heads + wide)
     linears = (
         _matrix("linear_y", h, wide, True),
         _matrix("linear_x", h, wide, True),
         _matrix("linear_out", wide, h, True),
     )
-    return linears, wide * (_int(c, "conv1d_width", default=4) + 1) + wide + gates
+    return linears, wide * (whole(c, "conv1d_width", default=4) + 1) + wide + gates
 
 
 def _compressed(c: Config, h: int) -> Mixed:
     """DeepSeek-V4's attention on one shared key/value head, without what a layer's compressor adds."""
-    heads, width, rank = _int(c, "num_attention_heads"), _int(c, "head_dim"), _int(c, "q_lora_rank")
-    groups, out_rank, streams = _int(c, "o_groups", default=8), _int(c, "o_lora_rank"), _int(c, "hc_mult", default=4)
+    heads, width, rank = whole(c, "num_attention_heads"), whole(c, "head_dim"), whole(c, "q_lora_rank")
+    groups, out_rank, streams = whole(c, "o_groups", default=8), whole(c, "o_lora_rank"), whole(c, "hc_mult", default=4)
     linears = (
         _matrix("q_a_proj", h, rank),
         _matrix("q_b_proj", rank, heads * width),
@@ -184,21 +187,21 @@ def _compressed(c: Config, h: int) -> Mixed:
 
 def _heavy(c: Config, h: int) -> Mixed:
     linears, rest = _compressed(c, h)
-    width = _int(c, "head_dim")
-    rate = _int(c.get("compress_rates") or {}, "heavily_compressed_attention", default=128)
+    width = whole(c, "head_dim")
+    rate = whole(c.get("compress_rates") or {}, "heavily_compressed_attention", default=128)
     return (*linears, _matrix("kv_proj", h, width), _matrix("gate_proj", h, width)), rest + width * (1 + rate)
 
 
 def _sparse(c: Config, h: int) -> Mixed:
     linears, rest = _compressed(c, h)
-    width, small, heads = _int(c, "head_dim"), _int(c, "index_head_dim"), _int(c, "index_n_heads")
-    rate = _int(c.get("compress_rates") or {}, "compressed_sparse_attention", default=4)
+    width, small, heads = whole(c, "head_dim"), whole(c, "index_head_dim"), whole(c, "index_n_heads")
+    rate = whole(c.get("compress_rates") or {}, "compressed_sparse_attention", default=4)
     more = (
         _matrix("kv_proj", h, 2 * width),
         _matrix("gate_proj", h, 2 * width),
         _matrix("indexer.kv_proj", h, 2 * small),
         _matrix("indexer.gate_proj", h, 2 * small),
-        _matrix("indexer.q_b_proj", _int(c, "q_lora_rank"), heads * small),
+        _matrix("indexer.q_b_proj", whole(c, "q_lora_rank"), heads * small),
         _matrix("indexer.weights_proj", h, heads),
     )
     return (*linears, *more), rest + width + small + 2 * rate * (width + small)
@@ -225,9 +228,8 @@ Sizes = Mapping[str, float]
 
 
 def _delta_sizes(c: Config, length: int) -> Sizes:
-    key_heads = _int(c, "linear_num_key_heads") or _int(c, "linear_num_value_heads")
-    heads, key = _int(c, "linear_num_value_heads"), _int(c, "linear_key_head_dim", default=128)
-    value, padded = _int(c, "linear_value_head_dim", default=128), _padded(length, _DELTA_CHUNK)
+    key_heads, heads, key, value, _ = _delta_of(c)
+    padded = _padded(length, _DELTA_CHUNK)
     wide = heads * key
     return {
         "keys": key_heads * key,
@@ -243,11 +245,9 @@ def _delta_sizes(c: Config, length: int) -> Sizes:
 
 
 def _mamba2_sizes(c: Config, length: int) -> Sizes:
-    heads = _mamba_heads(c)
-    groups = _int(c, "mamba_n_groups", "n_groups", default=1)
-    state = _int(c, "mamba_d_state", "ssm_state_size", "state_size", default=128)
-    chunk = _int(c, "mamba_chunk_size", "chunk_size", default=256)
-    inner, padded = _mamba2(c, _int(c, "hidden_size"))[0][1].inputs, _padded(length, chunk)
+    heads, inner, groups, state, _ = _duality(c, whole(c, "hidden_size"))
+    chunk = whole(c, "mamba_chunk_size", "chunk_size", default=256)
+    padded = _padded(length, chunk)
     return {
         "inner": inner,
         "innerp": inner * padded,
@@ -268,12 +268,12 @@ _DELTA_CHUNK: Final = 64
 
 
 def _mamba_sizes(c: Config, length: int) -> Sizes:
-    inner = _int(c, "mamba_expand", "expand", default=2) * _int(c, "hidden_size")
-    return {"inner": inner, "states": inner * _int(c, "mamba_d_state", "state_size", default=16)}
+    inner = whole(c, "mamba_expand", "expand", default=2) * whole(c, "hidden_size")
+    return {"inner": inner, "states": inner * whole(c, "mamba_d_state", "state_size", default=16)}
 
 
 def _conv_sizes(c: Config, length: int) -> Sizes:
-    return {"hidden": _int(c, "hidden_size")}
+    return {"hidden": whole(c, "hidden_size")}
 
 
 SIZES: Final[Mapping[str, Callable[[Config, int], Sizes]]] = {
@@ -286,3 +286,35 @@ SIZES: Final[Mapping[str, Callable[[Config, int], Sizes]]] = {
 
 Sizes that end in ``p`` are those of sequences padded to whole chunks.
 """
+
+
+def _delta_state(c: Config, h: int) -> float:
+    """A key x value matrix per value head, and the last inputs of the convolution."""
+    key_heads, heads, key, value, kernel = _delta_of(c)
+    return heads * key * value + (2 * key_heads * key + heads * value) * (kernel - 1)
+
+
+def _mamba2_state(c: Config, h: int) -> float:
+    """Inner width x state, and the convolution's inputs."""
+    _, inner, groups, state, kernel = _duality(c, h)
+    return inner * state + (inner + 2 * groups * state) * (kernel - 1)
+
+
+def _mamba_state(c: Config, h: int) -> float:
+    inner = whole(c, "mamba_expand", "expand", default=2) * h
+    return inner * (whole(c, "mamba_d_state", "state_size", default=16) + whole(c, "mamba_d_conv", default=4) - 1)
+
+
+def _square_state(c: Config, h: int) -> float:
+    """Linear attention: a square matrix per head."""
+    size = whole(c, "head_dim", default=128)
+    return whole(c, "num_attention_heads", default=h // size) * size * size
+
+
+STATES: Final[Mapping[str, Callable[[Config, int], float]]] = {
+    **dict.fromkeys(("kda", "lightning"), _square_state),
+    "delta": _delta_state,
+    "mamba": _mamba_state,
+    "mamba2": _mamba2_state,
+}
+"""By kind of recurrent mixer: elements that it keeps of a sequence, for a configuration and a hidden size."""

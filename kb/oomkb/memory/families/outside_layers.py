@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from oomkb.memory.families.dimensions import Dims
 from oomkb.memory.families.encoder_decoder import pair_extra
+from oomkb.memory.names import whole
 
 _AUDIO = ("qwen2_audio", "qwen2_5_omni", "qwen3_omni", "voxtral", "audioflamingo", "musicflamingo", "gemma4")
 
@@ -23,23 +24,23 @@ def audio_params(config: Mapping[str, Any], decoder: int) -> int:
     if not isinstance(raw, Mapping):
         return 0
     kind = str(config.get("model_type") or "")
-    hidden = _int(raw, "d_model", "hidden_size")
-    layers = _int(raw, "encoder_layers", "num_hidden_layers")
+    hidden = whole(raw, "d_model", "hidden_size")
+    layers = whole(raw, "encoder_layers", "num_hidden_layers")
     if not hidden or not layers:
         return 0
     if kind.startswith("gemma4"):
         return _conformer(raw, hidden, layers, decoder)
-    ffn = _int(raw, "encoder_ffn_dim", "intermediate_size") or 4 * hidden
-    mels = _int(raw, "num_mel_bins") or 128
+    ffn = whole(raw, "encoder_ffn_dim", "intermediate_size") or 4 * hidden
+    mels = whole(raw, "num_mel_bins") or 128
     layer = 4 * hidden * hidden + 3 * hidden + 2 * hidden * ffn + ffn + hidden + 4 * hidden
     if kind.startswith("qwen3_omni"):  # frames are joined by three convolutions over both axes
-        wide, rows = _int(raw, "downsample_hidden_size") or 480, -(-mels // 8)
+        wide, rows = whole(raw, "downsample_hidden_size") or 480, -(-mels // 8)
         entry = 9 * wide + 2 * 9 * wide * wide + 3 * wide + wide * rows * hidden
         return layers * layer + entry + 2 * hidden + hidden * hidden + hidden + hidden * decoder + decoder
     total = layers * layer + 3 * hidden * (mels + hidden) + 2 * hidden + 2 * hidden
     if "omni" in kind:  # sinusoidal positions; two learned tokens around the sound
         return total + 2 * decoder + hidden * decoder + decoder
-    total += (_int(raw, "max_source_positions") or 1500) * hidden
+    total += (whole(raw, "max_source_positions") or 1500) * hidden
     if kind == "voxtral":  # four frames are joined before two layers without biases
         return total + ffn * decoder + decoder * decoder
     if "flamingo" in kind:
@@ -49,16 +50,12 @@ def audio_params(config: Mapping[str, Any], decoder: int) -> int:
 
 def _conformer(raw: Mapping[str, Any], hidden: int, layers: int, decoder: int) -> int:
     """Gemma 4's: two feed-forwards, attention with relative keys and a gated convolution a layer, no biases."""
-    heads, kernel = _int(raw, "num_attention_heads") or 8, _int(raw, "conv_kernel_size") or 5
+    heads, kernel = whole(raw, "num_attention_heads") or 8, whole(raw, "conv_kernel_size") or 5
     first, second = raw.get("subsampling_conv_channels") or (128, 32)
     layer = 24 * hidden * hidden + (9 + kernel) * hidden + hidden // heads
     entry = 9 * first + first + 9 * first * second + second + 32 * second * hidden  # 128 mel bins, halved twice
-    wide = _int(raw, "output_proj_dims") or hidden
+    wide = whole(raw, "output_proj_dims") or hidden
     return layers * layer + entry + wide * hidden + wide + wide * decoder
-
-
-def _int(config: Mapping[str, Any], *names: str) -> int:
-    return next((int(config[n]) for n in names if isinstance(config.get(n), int | float)), 0)
 
 
 GEMMA3N_TOWERS: Final = 983_281_504
