@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
-from oomkb.memory.releases import version
+from oomkb.memory.job import version
 from oomkb.tables import read_toml
 
 

@@ -64,11 +64,11 @@ def unstated_images(job: Job, shape: ModelShape) -> tuple[Note, ...]:
 
 def counted(job: Job) -> bool:
     """Whether the stated length includes the tokens of images."""
-    return any(word in (job.framework or "").lower() for word in _LIMITS_ALL)
+    return job.runs_on(*_LIMITS_ALL)
 
 
 def _frozen(job: Job) -> bool:
     for name in ("freeze_vision_tower", "freeze_vit", "freeze_vision"):
         if isinstance(job.extra.get(name), bool):
             return bool(job.extra[name])
-    return any(word in (job.framework or "").lower() for word in _FREEZE)
+    return job.runs_on(*_FREEZE)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass, replace
+from functools import lru_cache
+from itertools import takewhile
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -174,6 +176,15 @@ class Job:
         plain = type(value) not in _NAMES_OF and isinstance(value, Mapping)
         return value.get(tail) if plain else getattr(value, tail, None)
 
+    def runs_on(self, *words: str) -> bool:
+        """Whether the name of its framework holds one of some words."""
+        name = (self.framework or "").lower()
+        return any(word in name for word in words)
+
+    def release(self, package: str) -> tuple[int, ...]:
+        """The stated version of a package as numbers; empty where none is stated."""
+        return version(self.versions.get(package, ""))
+
     def assuming(self, values: Mapping[str, Assumption]) -> Job:
         """Fill fields that are not stated and mark them as assumed."""
         missing = {k: a for k, a in values.items() if self.get(k) is None}
@@ -181,6 +192,13 @@ class Job:
             return self
         filled = self.with_fields({k: a.value for k, a in missing.items()})
         return replace(filled, assumed=MappingProxyType({**self.assumed, **missing}))
+
+
+@lru_cache(maxsize=512)
+def version(text: str) -> tuple[int, ...]:
+    """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
+    numbers = takewhile(str.isdecimal, text.split(".")[:4])
+    return tuple(map(int, numbers))
 
 
 _NO_SUCH_FIELD: Final = note("job.no-such-field")

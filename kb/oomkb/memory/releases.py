@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
 from oomkb.errors import note
-from oomkb.memory.job import Job
+from oomkb.memory.job import Job, version
 from oomkb.memory.loops import script_loss
 from oomkb.memory.packed_loss import packed_style
 from oomkb.memory.ranks import GATHERED
@@ -27,16 +26,20 @@ def _compiled_loss(job: Job) -> bool:
     torchtitan compiled it from October to December 2024 (commit e10cb94 to e8977b0), and again since 2 April 2025
     (commit bbb1b61, "refactor train_spec.loss_fn").
     """
-    if not job.compile or any(w in (job.framework or "").lower() for w in _BY_LAYER):
+    if not job.compile or job.runs_on(*_BY_LAYER):
         return False
-    torch, month = job.versions.get("torch"), _month(str(job.extra.get("versions_text") or ""))
+    torch, month = job.versions.get("torch"), _month(job)
     return not (torch and version(torch) < (2, 6)) and (not month or month >= _LOSS_COMPILED)
 
 
-def _month(text: str) -> int:
-    """The first month of a text, counted from year 0; 0 where it names none."""
-    found = _MONTH.search(text)
+def _month(job: Job) -> int:
+    """The first month that a job's text on versions names, counted from year 0; 0 where it names none."""
+    found = _MONTH.search(_versions_text(job))
     return int(found[1]) * 12 + int(found[2]) if found else 0
+
+
+def _versions_text(job: Job) -> str:
+    return str(job.extra.get("versions_text") or "")
 
 
 _TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
@@ -47,7 +50,7 @@ def transformers_of(job: Job) -> tuple[int, ...]:
     stated = job.versions.get("transformers")
     if stated:
         return version(stated)
-    found = _TRANSFORMERS.search(str(job.extra.get("versions_text") or ""))
+    found = _TRANSFORMERS.search(_versions_text(job))
     return version(found[1]) if found else ()
 
 
@@ -63,14 +66,14 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
     """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
     if is_litgpt(job):  # ``chunked_cross_entropy`` and the benchmarks built on it stay in the logits' dtype
         return "plain"
-    if "unsloth" in (job.framework or "").lower():
+    if job.runs_on("unsloth"):
         return "over"  # ``kernels/cross_entropy_loss.py`` reads 16-bit logits and writes their gradient over them
     if own := script_loss(job):
         return own if job.loop is None or job.loop.loss_autocast is not False else f"{own} outside"
     if _compiled_loss(job):
         return "compiled"
     for name, style in _LOOPS.items():
-        if name in (job.framework or "").lower():
+        if job.runs_on(name):
             return style
     known = transformers_of(job)
     found = _upcast(known, rows, kind)
@@ -80,20 +83,16 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
     return "in-place" if known and known < (4, 46) else "in-place, held"
 
 
-_TRL_FRAMEWORKS: Final = ("trl", "axolotl", "handbook")
-
-
 def preference_style(job: Job) -> str:
     """Whose trainer computes a preference loss: :mod:`oomkb.memory.preference_losses` says what each of them does.
 
     LLaMA-Factory handed the labels on to the model up to 0.9.3; TRL picks row by row since 0.12 (``PR 2153``) and
     projects in tiles since 1.15 (``chunked``), but for ORPO and CPO, whose trainers are experimental.
     """
-    framework = (job.framework or "").lower()
     if job.objective == "distill":
-        return _divergence(job, framework)
-    if any(word in framework for word in _TRL_FRAMEWORKS):
-        known = version(job.versions.get("trl", ""))
+        return _divergence(job)
+    if job.runs_on("trl", "axolotl", "handbook"):
+        known = job.release("trl")
         if known >= (1, 15) and job.objective not in ("orpo", "simpo"):
             return "chunked"
         if job.objective == "grpo":
@@ -103,7 +102,7 @@ def preference_style(job: Job) -> str:
         return "trl-0" if known >= (0, 12) else "trl-gather"
     if job.objective == "grpo":
         return ""
-    return "factory" if version(job.versions.get("llamafactory", "")) >= (0, 9, 4) else "factory-labels"
+    return "factory" if job.release("llamafactory") >= (0, 9, 4) else "factory-labels"
 
 
 def has_mixer_kernels(job: Job) -> bool:
@@ -112,7 +111,7 @@ def has_mixer_kernels(job: Job) -> bool:
     axolotl's recipes for such models install flash-linear-attention; its published peaks of Qwen3.5 (``unseen2.jsonl``)
     are those of kernels. NeMo Automodel's layers import theirs (``models/nemotron_v3/layers.py``: mamba-ssm).
     """
-    own = named_one_of(job.framework, _WITH_KERNELS)
+    own = job.runs_on(*OWN_MODELS, "axolotl", "automodel")
     return own or any(name.replace("_", "-").lower() in _MIXER_PACKAGES for name in job.versions)
 
 
@@ -125,28 +124,27 @@ def divides(job: Job) -> str:
     ``in-place``: 1.0 to 1.9, where backward pays with copies of all of them. ``copy``: a second tensor, before that and
     after (0.18 to 0.29, 1.10 to 1.13). ``kernel``: Triton's, 1.14, which keeps the logits alone.
     """
-    framework = (job.framework or "").lower()
-    known = version(job.versions.get("trl", "")) if "trl" in framework else ()
-    if "verl" in framework and job.packing and (job.attention or "").startswith("flash"):
+    known = job.release("trl")
+    if job.runs_on("verl") and job.packing and (job.attention or "").startswith("flash"):
         return packed_style(job)
-    if "trl" not in framework:
-        return "in-place" if "swift" in framework else ""
+    if not job.runs_on("trl"):
+        return "in-place" if job.runs_on("swift") else ""
     if job.objective != "grpo" or not known or (1,) <= known < (1, 10):
         return "in-place"
     return "copy" if known < (1, 14) else "kernel"
 
 
-def _divergence(job: Job, framework: str) -> str:
+def _divergence(job: Job) -> str:
     """TRL's ``beta`` is 0.5 unless stated (``GKDConfig``); elsewhere forward KL is usual."""
     stated = job.extra.get("gkd_beta")
-    beta = stated if isinstance(stated, int | float) else 0.5 if "trl" in framework else 0.0
+    beta = stated if isinstance(stated, int | float) else 0.5 if job.runs_on("trl") else 0.0
     return "divergence" if beta <= 0 else "divergence-reverse" if beta >= 1 else "divergence-mixed"
 
 
 def chunk_target(job: Job) -> float:
     """GiB at which unsloth's loss aims with a chunk: 1 from 2025.8.5, then half of what is free, 4 at most (2026.7)."""
-    known = version(job.versions.get("unsloth", ""))
-    if "unsloth" not in (job.framework or "").lower() or (known and known < (2025, 8, 5)):
+    known = job.release("unsloth")
+    if not job.runs_on("unsloth") or (known and known < (2025, 8, 5)):
         return 0.0
     return 1.0 if known and known < (2025, 9, 1) else 4.0
 
@@ -158,26 +156,24 @@ LOADED: Final = note("estimate.loaded-in-16-bits")
 
 def loads_in_16_bits(job: Job, sharding: str) -> bool:
     """fms-hf-tuning loads in ``torch_dtype`` (bfloat16); accelerate upcasts flat parameters of FSDP, nothing else."""
-    framework = (job.framework or "").lower()
-    return "fms-hf-tuning" in framework and sharding in ("none", "ddp") and job.autocast in ("bf16", "fp16")
+    return job.runs_on("fms-hf-tuning") and sharding in ("none", "ddp") and job.autocast in ("bf16", "fp16")
 
 
 def fast_loss(job: Job) -> bool:
     """fms-acceleration's fused kernels (``kernels/unsloth/cross_entropy_loss.py``): gradients replace the logits."""
-    framework = (job.framework or "").lower()
-    return "fms-acceleration" in framework or "foak" in framework
+    return job.runs_on("fms-acceleration", "foak")
 
 
 _LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama factory", "swift", "openrlhf", "verl")
 
 
-def _liger(job: Job, framework: str) -> bool:
+def _liger(job: Job) -> bool:
     """Whether Liger's kernels are patched in, as NeMo Automodel does unless set otherwise."""
     stated = job.extra.get("use_liger_kernel")
     if isinstance(stated, bool):
         return stated
     fused = job.fused_ce and job.objective in ("sft", "pretrain") and preference_style(job) != "chunked"
-    return "automodel" in framework or (bool(fused) and any(w in framework for w in _LIGER))
+    return job.runs_on("automodel") or (bool(fused) and job.runs_on(*_LIGER))
 
 
 def lacks_kernel(job: Job, dtype: str) -> bool:
@@ -186,7 +182,7 @@ def lacks_kernel(job: Job, dtype: str) -> bool:
     torch for ROCm has fused ones since it was built with AOTriton: 2.3 for 16 bits, 2.5 for fp32
     (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``, ``check_prefer_...`` under ``USE_ROCM``).
     """
-    torch = version(job.versions.get("torch") or "")
+    torch = job.release("torch")
     old = bool(torch) and torch < ((2, 5) if dtype == "fp32" else (2, 3))
     return old and _AMD.search(job.gpu or "") is not None
 
@@ -201,13 +197,12 @@ def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
     or as ``lora_mlp_kernel`` says. ``use_liger_kernel`` of the Trainer brings Liger's norms, gates and rotary
     embeddings with its loss.
     """
-    framework = (job.framework or "").lower()
     if adapters and not (job.lora and job.lora.dora):
         stated = job.extra.get("lora_mlp_kernel")
-        usual = "axolotl" in framework and sharding not in ("fsdp", "hsdp") and _axolotl_fuses(job)
-        if "unsloth" in framework or (usual if stated is None else stated is True):
+        usual = job.runs_on("axolotl") and sharding not in ("fsdp", "hsdp") and _axolotl_fuses(job)
+        if job.runs_on("unsloth") or (usual if stated is None else stated is True):
             return "adapters"
-    if _liger(job, framework):
+    if _liger(job):
         return "liger"
     # Under a checkpoint the compiler's partitioner has nothing to choose: published peaks are those of eager layers.
     return "compile" if job.compile and not job.grad_ckpt else ""
@@ -221,8 +216,8 @@ def _axolotl_fuses(job: Job) -> bool:
     """
     if job.objective not in (None, "sft", "pretrain") or job.quant == "int8":
         return False
-    known = version(job.versions.get("axolotl", ""))
-    month = _month(str(job.extra.get("versions_text") or ""))
+    known = job.release("axolotl")
+    month = _month(job)
     first, taken = ((0, 16), 2026 * 12 + 4) if job.lora and job.lora.dropout else ((0, 9, 2), 2025 * 12 + 5)
     return known >= first if known else not month or month >= taken
 
@@ -232,9 +227,9 @@ def checkpoints_parts(job: Job, kind: str) -> bool:
 
     Layers that come from transformers as they are, it checkpoints whole since 8 July 2026 (PR 2840, release 0.5).
     """
-    if "automodel" not in (job.framework or "").lower() or job.compile:
+    if not job.runs_on("automodel") or job.compile:
         return False
-    known, month = version(job.versions.get("automodel", "")), _month(str(job.extra.get("versions_text") or ""))
+    known, month = job.release("automodel"), _month(job)
     before = known < (0, 5) if known else 0 < month < 2026 * 12 + 7
     return before or kind in _AUTOMODEL_LAYERS or "moe" in kind
 
@@ -248,8 +243,7 @@ _AUTOMODEL_LAYERS: Final = frozenset(
 
 def is_litgpt(job: Job) -> bool:
     """Whether lit-gpt runs the job, under either of its names."""
-    framework = (job.framework or "").lower()
-    return "lit-gpt" in framework or "litgpt" in framework
+    return job.runs_on("lit-gpt", "litgpt")
 
 
 _BITSANDBYTES: Final = re.compile(r"(?:bitsandbytes|bnb)[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
@@ -265,10 +259,10 @@ def quant_keeps(job: Job, quant: str) -> bool:
     """
     if quant == "int8":  # MatMul8bitLt still does (``ctx.tensors``, 0.50.2)
         return not job.grad_ckpt
-    if not quant.startswith("nf4") or "torchtune" in (job.framework or "").lower():
+    if not quant.startswith("nf4") or job.runs_on("torchtune"):
         return False
-    text = str(job.extra.get("versions_text") or "")
-    stated = job.versions.get("bitsandbytes") or (found[1] if (found := _BITSANDBYTES.search(text)) else "")
+    found = _BITSANDBYTES.search(_versions_text(job))
+    stated = job.versions.get("bitsandbytes") or (found[1] if found else "")
     swift = bool(_SWIFT_1.search((job.framework or "").lower()) or job.versions.get("ms-swift", "").startswith("1."))
     old = version(stated) < (0, 43, 2) if stated else swift
     return old and (not job.grad_ckpt or swift)
@@ -289,9 +283,9 @@ def quantizes_whole(job: Job, quant: str) -> bool:
     What that leaves cached is reserved to the run's end: 9.1 GB for Llama-2 7B, whose weights are 4 (torchtune's
     ``docs/source/tutorials/qlora_finetune.rst``). torchtune asks for 0.2 and more since its 0.2.
     """
-    known = version(job.versions.get("torchtune", ""))
-    torchao = version(job.versions.get("torchao", ""))
-    if "torchtune" not in (job.framework or "").lower() or not quant.startswith("nf4"):
+    known = job.release("torchtune")
+    torchao = job.release("torchao")
+    if not job.runs_on("torchtune") or not quant.startswith("nf4"):
         return False
     return torchao < (0, 2) if torchao else known < (0, 2)
 
@@ -305,7 +299,7 @@ def upcast_adapters(job: Job, adapters: bool, quant: str, sharding: str, autocas
     if not adapters or quant != "none" or not _accelerated(job, sharding, autocast):
         return False
     if sharding == "fsdp2":
-        known = version(job.versions.get("accelerate", ""))
+        known = job.release("accelerate")
         return bool(known) and known < (1, 14)
     return True
 
@@ -319,10 +313,9 @@ def _accelerated(job: Job, sharding: str, autocast: str) -> bool:
     """Whether accelerate wraps the model for mixed precision in a release that upcasts."""
     if sharding not in ("fsdp", "fsdp2", "hsdp", "shard-grad-op") or autocast not in ("bf16", "fp16"):
         return False
-    framework = (job.framework or "").lower()
-    if not framework or any(word in framework for word in (*OWN_MODELS, "fsdp_qlora", "pytorch", "xtuner", "verl")):
+    if not job.framework or job.runs_on(*OWN_MODELS, "fsdp_qlora", "pytorch", "xtuner", "verl"):
         return False
-    known = version(job.versions.get("accelerate", ""))
+    known = job.release("accelerate")
     return not known or known >= ((1, 6) if sharding == "fsdp2" else (0, 30))
 
 
@@ -354,36 +347,10 @@ def upcasts_frozen(job: Job, quant: str) -> bool:
     (``prepare_model_for_kbit_training``), and by TRL up to PR 4081 and 4577 unless weights were sharded (PR 1416).
     """
     stated = job.loop.kbit_prepared if job.loop else None
-    name, known = (job.framework or "").lower(), version(job.versions.get("trl", ""))
-    script = (
-        name == "transformers" and "grad_ckpt" in job.assumed and "framework" not in job.assumed and not job.planned
-    )
-    own = script or ("trl" in name and () < known < (0, 24))
+    plain = (job.framework or "").lower() == "transformers" and "framework" not in job.assumed
+    script = plain and "grad_ckpt" in job.assumed and not job.planned
+    own = script or (job.runs_on("trl") and () < job.release("trl") < (0, 24))
     return (own and job.sharding not in GATHERED if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
 
 
-@lru_cache(maxsize=1024)
-def named_one_of(framework: str | None, words: tuple[str, ...]) -> bool:
-    """Whether the name of a framework holds one of some words."""
-    low = (framework or "").lower()
-    return any(word in low for word in words)
-
-
 OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
-_WITH_KERNELS: Final = (*OWN_MODELS, "axolotl", "automodel")
-
-
-def engine_version(job: Job) -> tuple[int, ...]:
-    """DeepSpeed's release; empty where unknown."""
-    return version(job.versions.get("deepspeed", ""))
-
-
-@lru_cache(maxsize=512)
-def version(text: str) -> tuple[int, ...]:
-    """``"4.45.2.post1"`` as ``(4, 45, 2)``; empty where unknown."""
-    parts: list[int] = []
-    for piece in text.split(".")[:4]:
-        if not piece.isdecimal():
-            break
-        parts.append(int(piece))
-    return tuple(parts)

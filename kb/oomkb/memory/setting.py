@@ -36,7 +36,6 @@ from oomkb.memory.releases import (
     lacks_kernel,
     loads_in_16_bits,
     loss_copies,
-    named_one_of,
     outlives,
     preference_style,
     quant_keeps,
@@ -44,7 +43,6 @@ from oomkb.memory.releases import (
     upcast_adapters,
     upcast_trained,
     upcasts_frozen,
-    version,
 )
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.token_mixers import notes_of
@@ -231,7 +229,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         param = "fp32"
     world, dp, tp, pp, cp, sp, ep, per_node = ranks(job, shape)
     sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
-    if sharding == "zero1" and "deepspeed" not in (job.framework or "").lower() and _is_megatron(job, sharding):
+    if sharding == "zero1" and not job.runs_on("deepspeed") and _is_megatron(job, sharding):
         sharding = "distributed-optimizer"  # what people call ZeRO-1 there makes none of DeepSpeed's buffers
     if param == "fp32" and loads_in_16_bits(job, sharding):
         param, notes = "bf16", (*notes, LOADED)
@@ -305,12 +303,12 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         accum_bytes=int(BYTES.get(str(job.extra.get("grad_accum_dtype")), 0)),
         framework=(job.framework or "").lower(),
         transformers=transformers_of(job),
-        torch=version(job.versions.get("torch") or ""),
+        torch=job.release("torch"),
         masked=_masked(job, shape, attention) and objective != "inference",
         unfused=lacks_kernel(job, autocast if autocast not in ("none", "fp8") else param),
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
-        deepspeed=sharding.startswith("zero") or "deepspeed" in (job.framework or "").lower(),
+        deepspeed=sharding.startswith("zero") or job.runs_on("deepspeed"),
         megatron=megatron,
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
         tables=trained_tables(job) if adapters else 0,
@@ -343,9 +341,8 @@ _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"}
 
 
 def _is_megatron(job: Job, sharding: str) -> bool:
-    framework = (job.framework or "").lower()
-    named = any(word in framework for word in ("megatron", "nemo"))
-    return "automodel" not in framework and (sharding == "distributed-optimizer" or named)
+    named = sharding == "distributed-optimizer" or job.runs_on("megatron", "nemo")
+    return named and not job.runs_on("automodel")
 
 
 def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
@@ -357,12 +354,12 @@ def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
         return _held(job, param, autocast, sharding)
     if job.lora is not None and job.lora.dtype:
         return int(BYTES.get(job.lora.dtype, 4))
-    own = named_one_of(job.framework, (*OWN_MODELS, "fsdp_qlora"))
+    own = job.runs_on(*OWN_MODELS, "fsdp_qlora")
     return int(BYTES[param]) if own and autocast == "none" else 4
 
 
 def _logits_share(job: Job, objective: str, seq: int) -> float:
-    if objective not in ONLINE or not job.completion_len or "verl" in (job.framework or "").lower():
+    if objective not in ONLINE or not job.completion_len or job.runs_on("verl"):
         return 1.0  # verl scores whole packed sequences
     return min(1.0, job.completion_len / seq)
 
@@ -371,7 +368,7 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     """Whether the run makes attention masks: eager always; SDPA for padded batches of Hugging Face models."""
     if attention == "eager":
         return True
-    if attention != "sdpa" or job.packing or shape.family.lean_mask or named_one_of(job.framework, OWN_MODELS):
+    if attention != "sdpa" or job.packing or shape.family.lean_mask or job.runs_on(*OWN_MODELS):
         return False
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
 
@@ -391,7 +388,7 @@ def _held(job: Job, param: str, autocast: str, sharding: str) -> int:
 
 
 def _checkpointing(value: bool | str, job: Job, kind: str) -> str:
-    if value == "selective" and any(word in (job.framework or "").lower() for word in ("megatron", "nemo")):
+    if value == "selective" and job.runs_on("megatron", "nemo"):
         return "none"  # recomputes the core attention only: what is kept is as with a fused kernel
     if isinstance(value, bool) and "activations" in (job.offload or ()):
         return "offload"  # one layer at a time is on the GPU in either case, computed again or brought back
