@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
-from oomkb.errors import InputError
+from oomkb.errors import InputError, OomdocError
 
 DEPTH: Final = 64
 """Mappings and lists within each other."""
@@ -41,12 +41,13 @@ def check_tree(
     nodes: int = NODES,
     text_chars: int | None = SCALAR_CHARS,
     finite: bool = True,
+    error: type[OomdocError] = InputError,
 ) -> None:
     """Refuse values that are nested too deeply, too many, too long, or no finite numbers. Never recurses.
 
     :param finite: whether infinity and NaN are refused; configurations of models hold them (``time_step_limit``).
     :param text_chars: characters that one text may have; ``None`` where the whole was bounded before.
-    :raises InputError: naming the place of the first.
+    :raises OomdocError: an ``error`` that names the place of the first.
     """
     waiting: list[tuple[Any, int, str]] = [(value, 0, where)]
     count = 0
@@ -54,20 +55,20 @@ def check_tree(
         item, level, place = waiting.pop()
         count += 1
         if count > nodes:
-            raise InputError(f"more than {nodes:,} values", where=where, hint="give the part that matters")
+            raise error(f"more than {nodes:,} values", where=where, hint="give the part that matters")
         if level > depth:
-            raise InputError(f"nested more than {depth} deep", where=where, hint="give the part that matters")
+            raise error(f"nested more than {depth} deep", where=where, hint="give the part that matters")
         if isinstance(item, Mapping):
             for key, inner in item.items():
                 name = str(key) if isinstance(key, str | int | float | bool | None) else "?"
-                _check_characters(name, place)
+                _check_characters(name, place, error)
                 if len(name) > _KEY_CHARS:
-                    raise InputError(f"a key of more than {_KEY_CHARS} characters", where=place)
+                    raise error(f"a key of more than {_KEY_CHARS} characters", where=place)
                 waiting.append((inner, level + 1, f"{place}.{name}" if level < 4 else place))
         elif isinstance(item, list | tuple | set | frozenset):
             waiting.extend((inner, level + 1, place) for inner in item)
         else:
-            _check_scalar(item, place, text_chars, finite=finite)
+            _check_scalar(item, place, text_chars, error, finite=finite)
 
 
 def finite_only(value: Any) -> Any:
@@ -79,17 +80,17 @@ def finite_only(value: Any) -> Any:
     return [finite_only(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _check_scalar(value: Any, where: str, text_chars: int | None, *, finite: bool) -> None:
+def _check_scalar(value: Any, where: str, text_chars: int | None, error: type[OomdocError], *, finite: bool) -> None:
     if finite and isinstance(value, float) and not math.isfinite(value):
-        raise InputError(f"{value} is not a finite number", where=where)
+        raise error(f"{value} is not a finite number", where=where)
     if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
-        raise InputError(f"{shown(value)} is too large", where=where)
+        raise error(f"{shown(value)} is too large", where=where)
     if text_chars is not None and isinstance(value, str | bytes) and len(value) > text_chars:
-        raise InputError(f"a text of more than {text_chars:,} characters", where=where)
+        raise error(f"a text of more than {text_chars:,} characters", where=where)
     if isinstance(value, str):
-        _check_characters(value, where)
+        _check_characters(value, where, error)
 
 
-def _check_characters(text: str, where: str) -> None:
+def _check_characters(text: str, where: str, error: type[OomdocError]) -> None:
     if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise InputError("half of a character (a lone surrogate)", where=where)
+        raise error("half of a character (a lone surrogate)", where=where)

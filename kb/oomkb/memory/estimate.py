@@ -80,6 +80,11 @@ class Later(Mapping[str, V]):
         return dict, (dict(self._all()),)
 
 
+def fuller(one: Phase, other: Phase) -> Phase:
+    """The phase that holds more."""
+    return one if one.total_bytes >= other.total_bytes else other
+
+
 def merged(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
     """Both phases' terms."""
     out = dict(a)

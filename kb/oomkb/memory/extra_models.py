@@ -20,7 +20,7 @@ from oomkb.errors import Note, note
 from oomkb.memory.activations import step_of
 from oomkb.memory.cache import cache_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.estimate import Phase, merged
+from oomkb.memory.estimate import Phase, fuller, merged
 from oomkb.memory.job import ExtraModel, Job, Rollout
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
@@ -177,17 +177,6 @@ def critic_of(s: Setting, shape: ModelShape, sharding: str | None = None) -> Cri
     return Critic(setting, own, states_of(setting, own), step_of(setting, own))
 
 
-def joint(s: Setting) -> bool:
-    """Whether policy and critic share one backward pass."""
-    return "trl" in s.framework
-
-
-def held_states(s: Setting, shape: ModelShape, tokens: float) -> float:
-    """Bytes of the hidden states of all layers, which a model hands out on request."""
-    size = 4 if s.autocast else s.compute_bytes
-    return tokens * shape.dims.hidden * size * shape.layer_count
-
-
 def with_critic(
     critic: Critic,
     s: Setting,
@@ -202,14 +191,11 @@ def with_critic(
 
     :param kept: what stands in every phase, the critic's weights and states among it.
     """
-    found = {"forward": {}, "backward": {}, "optimizer-step": {}}  # type: dict[str, Mapping[str, float]]
-    for name in ("forward", "backward"):
-        found[name] = merged(kept, {_TERM: critic.passing(name, tokens, square)})
-    found["optimizer-step"] = merged(kept, {_TERM: critic.applied})
-    together = joint(s)
-    if together:
+    own = {name: critic.passing(name, tokens, square) for name in ("forward", "backward")}
+    found = {n: merged(kept, {_TERM: size}) for n, size in {**own, "optimizer-step": critic.applied}.items()}
+    if "trl" in s.framework:  # policy and critic share one backward pass
         size = 4 if s.autocast else s.compute_bytes
-        hidden = held_states(s, shape, tokens)
+        hidden = tokens * shape.dims.hidden * size * shape.layer_count  # of all layers, handed out on request
         fresh = hidden if s.ckpt == "none" and size == _HALF else 0.0
         waiting = critic.kept(tokens, square)
         for name in ("forward", "loss", "backward"):
@@ -221,7 +207,7 @@ def with_critic(
         step = merged(phases["optimizer-step"].terms_bytes, outputs)
         found["optimizer-step"] = merged(step, {_TERM: critic.applied})
     for name, terms in found.items():
-        phases[name] = max(phases[name], Phase(terms), key=lambda phase: phase.total_bytes)
+        phases[name] = fuller(phases[name], Phase(terms))
     return phases
 
 

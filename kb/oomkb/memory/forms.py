@@ -32,10 +32,7 @@ def plus(a: Form, b: Form) -> dict[str, float]:
 
 def minus(a: Form, b: Form) -> dict[str, float]:
     """What ``a`` has more than ``b``, the units of ``a`` first."""
-    out = dict(a)
-    for unit, size in b.items():
-        out[unit] = out.get(unit, 0.0) - size
-    return {u: v for u, v in out.items() if abs(v) > 1e-9}
+    return plus(a, {unit: -size for unit, size in b.items()})
 
 
 @lru_cache(maxsize=1024)

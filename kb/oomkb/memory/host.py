@@ -38,6 +38,8 @@ def load_terms(weights: float, *, stored: float, cast: bool, loading: int = 1) -
 
 def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Mapping[str, Mapping[str, float]]:
     """Terms in bytes for one machine; ``offloaded``: states and buffers that lie on the host while training."""
+    if not s.training:
+        return {}
     ranks = max(1, min(s.world, s.gpus_per_node))
     libraries = {"libraries": LIBRARIES_BYTES * ranks}
     wanted, stored = float(shape.params * s.param_bytes), float(shape.params * _STORED)

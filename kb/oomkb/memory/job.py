@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.errors import InputError, JobError, note
+from oomkb.errors import JobError, note
 from oomkb.limits import check_tree, shown
 from oomkb.memory.job_parts import PARTS, Assumption, ExtraModel, Loop, Lora, Rollout, Serving
 from oomkb.memory.job_reading import read_field
@@ -117,10 +117,7 @@ class Job:
                 known[key] = read_field(key, value)
             else:
                 extra[str(key)] = value
-        try:
-            check_tree(extra, where="job")
-        except InputError as error:
-            raise JobError(error.message, where=error.where, hint=error.hint) from error
+        check_tree(extra, where="job", error=JobError)
         if isinstance(known.get("sp"), bool):
             known["sp"] = _group(known["sp"], known.get("tp"))
         return cls(**known, extra=MappingProxyType(extra) if extra else _EMPTY)

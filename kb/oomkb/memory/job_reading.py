@@ -10,7 +10,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomkb.errors import InputError, JobError, note
+from oomkb.errors import JobError, note
 from oomkb.limits import check_tree, finite_only, shown
 from oomkb.memory.job_parts import PARTS, ExtraModel
 from oomkb.memory.mode import VOCABULARY, normalise
@@ -132,16 +132,9 @@ def _text(name: str, value: Any) -> str:
 
 def _model(name: str, value: Any) -> str | Mapping[str, Any]:
     if isinstance(value, Mapping):
-        _check(value, name)
+        check_tree(value, where=name, depth=_CONFIG_DEPTH, finite=False, error=JobError)
         return MappingProxyType(finite_only(value))
     return _text(name, value)
-
-
-def _check(value: Any, name: str) -> None:
-    try:
-        check_tree(value, where=name, depth=_CONFIG_DEPTH, finite=False)
-    except InputError as error:
-        raise JobError(error.message, where=error.where, hint=error.hint) from error
 
 
 def _grad_ckpt(name: str, value: Any) -> bool | str:

@@ -83,7 +83,8 @@ class _Simulated:
     def __init__(self, mode: Mode, kind: str, ckpt: str, size: float, linked: bool) -> None:
         self.mode, self.kind, self.size, self.linked = mode, kind, size, linked
         self.tape = _Scratch(keep_grads=mode.grads != "none")
-        self.ckpt = ckpt_of(mode, ckpt, linked=linked)
+        # Not checkpointed at all where nothing of the layer or before it needs a gradient.
+        self.ckpt = ckpt if linked or mode.trained or mode.adapters else "none"
         self.crossed: tuple[tuple[Form, ...], Form, float] | None = None
 
     def play(self, grad: float) -> LayerSimulation:
@@ -114,13 +115,10 @@ class _Simulated:
         if self.linked:
             leaf = Leaf(_HIDDEN, self.size, keep=False)
             x = x.view(tape.record((Tensor(None, _HIDDEN, self.size, leaf),), (), self.cross))
-        out = self.run(x)
-        del x  # as the caller of a layer does, whose name is given to the output
+        layer = Layer(tape, self.mode, self.kind)
+        out = layer(x) if self.ckpt == "none" else _checkpointed(tape, self.mode, layer, x, self.ckpt)
+        del x, layer  # as the caller of a layer does, whose name is given to the output
         return out
-
-    def run(self, x: Tensor) -> Tensor:
-        """The layer, checkpointed or not."""
-        return run_layer(self.tape, self.mode, Layer(self.tape, self.mode, self.kind), x, self.ckpt)
 
     # -- backward ------------------------------------------------------------------------------------------------
 
@@ -148,16 +146,6 @@ class _Simulated:
             tape.grads.clear()
         self.crossed = (instants, minus(tape.mark(), {_HIDDEN: grad.size}), grad.size)
         return (grad.view(),)
-
-
-def ckpt_of(mode: Mode, ckpt: str, *, linked: bool) -> str:
-    """How a layer is checkpointed: not at all where nothing of it or before it needs a gradient."""
-    return "none" if not linked and not mode.trained and not mode.adapters else ckpt
-
-
-def run_layer(tape: Tape, mode: Mode, layer: Layer, x: Tensor, ckpt: str) -> Tensor:
-    """A layer's forward pass on any tape, checkpointed as ``ckpt`` says."""
-    return layer(x) if ckpt == "none" else _checkpointed(tape, mode, layer, x, ckpt)
 
 
 def _checkpointed(tape: Tape, mode: Mode, layer: Layer, x: Tensor, ckpt: str) -> Tensor:

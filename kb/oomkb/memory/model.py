@@ -10,7 +10,7 @@ from typing import Final
 from oomkb.errors import Note, note
 from oomkb.memory.activations import step_of, tower_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.estimate import Estimate, Interval, Later, Phase, merged
+from oomkb.memory.estimate import Estimate, Interval, Later, Phase, fuller, merged
 from oomkb.memory.extra_models import ExtraMemory, extra_memory, with_critic
 from oomkb.memory.host import host_phases
 from oomkb.memory.images import images_of, unstated_images
@@ -188,13 +188,13 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
     c, t, q = step.saved
     for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
         for moment in moments:
-            found = _phase(merged({**kept, "activations": first}, moment))
-            phases[name] = max(phases[name], found, key=lambda p: p.total_bytes)
+            phases[name] = fuller(phases[name], _phase(merged({**kept, "activations": first}, moment)))
     if tower.forward:
         late = {"gradients": states.gradients * (1 - shape.vision.params / shape.params if shape.vision else 1)}
         for name, size, more in (("forward", tower.forward, {}), ("backward", tower.backward, late)):
-            found = _phase({**kept, **more, "vision tower": size + tower.pixels})
-            phases[name] = max(phases[name], found, key=lambda p: p.total_bytes) if size else phases[name]
+            if size:
+                found = _phase({**kept, **more, "vision tower": size + tower.pixels})
+                phases[name] = fuller(phases[name], found)
     kept["vision tower"] = tower.pixels
     phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
     if extra.critic:
@@ -358,7 +358,7 @@ def _finish(
         nvme_bytes=host[2],
         sequence_tokens=int(s.seq) if s.training else 0,
         image_tokens=s.images.tokens,
-        host_phases=Later(lambda: _host_phases(job, s, shape, offloaded)),
+        host_phases=Later(lambda: {n: _phase(t) for n, t in host_phases(job, s, shape, offloaded).items()}),
         capacity_bytes=capacity,
         needed_bytes=found.needed,
         fits_probability=fits,
@@ -366,11 +366,6 @@ def _finish(
         warnings=tuple(dict.fromkeys(warnings)),
         sources=SOURCES,
     )
-
-
-def _host_phases(job: Job, s: Setting, shape: ModelShape, host: float) -> dict[str, Phase]:
-    found = host_phases(job, s, shape, host) if s.training else {}
-    return {name: _phase(terms) for name, terms in found.items()}
 
 
 def _phase(terms: Mapping[str, float]) -> Phase:

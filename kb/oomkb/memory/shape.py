@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.errors import ARITHMETIC_ERRORS, InputError, JobError, Note, note
+from oomkb.errors import ARITHMETIC_ERRORS, JobError, Note, note
 from oomkb.limits import check_tree
 from oomkb.memory.families.dimensions import Dims, read_dims
 from oomkb.memory.families.family import Family
@@ -290,11 +290,9 @@ def _cached(text: str, name: str) -> ModelShape:
 def _read(config: Mapping[str, Any], name: str) -> ModelShape:
     """:raises JobError: for a configuration of nonsense, whatever the nonsense is."""
     try:
-        check_tree(config, where="model", depth=_DEPTH, nodes=_NODES, finite=False)
+        check_tree(config, where="model", depth=_DEPTH, nodes=_NODES, finite=False, error=JobError)
         shape = _read_checked(config, name)
         possible = 0 < shape.params < _LARGEST_PARAMS
-    except InputError as error:
-        raise JobError(error.message, where=error.where, hint=error.hint) from error
     except ARITHMETIC_ERRORS as error:
         raise JobError(f"the model's configuration cannot be read ({type(error).__name__})", where="model") from error
     if not possible:

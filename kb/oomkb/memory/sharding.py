@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -11,9 +11,9 @@ from oomkb.memory.ranks import FSDP1
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import QUANT_BYTES, States, padded
+from oomkb.memory.step import Extra
 
 _NOTHING: Final[Mapping[str, float]] = {}
-Extra = Callable[[str, str, str], Mapping[str, float]]
 Moments = Mapping[str, list[dict[str, float]]]
 """By phase: terms of the instants at which the wrapper works between two operations of the model."""
 
