@@ -105,6 +105,23 @@ def home() -> Path:
     return (Path(base) if base else Path.home() / ".config" / "oomdoc") / "models"
 
 
+def read_config(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    :raises CatalogError: for a file that cannot be read or holds none.
+    """
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CatalogError(f"cannot be read: {error}", where=str(path), hint=_HINT) from error
+    if not isinstance(config, dict):
+        raise CatalogError("is no JSON object", where=str(path), hint=_HINT)
+    return config
+
+
+_HINT: Final = "give a model's config.json"
+
+
 def user_models(folder: Path) -> tuple[ModelEntry, ...]:
     """The models that a person added; a file that cannot be read is an error naming it.
 
@@ -112,12 +129,7 @@ def user_models(folder: Path) -> tuple[ModelEntry, ...]:
     """
     found = []
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        try:
-            config = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise CatalogError(f"cannot be read: {error}", where=str(path)) from error
-        if not isinstance(config, dict):
-            raise CatalogError("is no JSON object", where=str(path))
+        config = read_config(path)
         name = str(config.get("_name_or_path") or config.get("name") or path.stem)
         found.append(ModelEntry.from_config(config, name, source=str(path)))
     return tuple(found)

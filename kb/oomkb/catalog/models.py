@@ -18,7 +18,6 @@ from oomkb.catalog import model_data, model_scan, model_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_scan import ModelMention
 from oomkb.dataclass import dataclass
-from oomkb.errors import CatalogError
 from oomkb.memory.names import text_config
 
 __all__ = [
@@ -156,12 +155,7 @@ def add_model(config_path: str | Path, name: str | None = None) -> ModelEntry:
     """
     path = Path(config_path)
     path = path / "config.json" if path.is_dir() else path
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CatalogError(f"cannot be read: {error}", where=str(path), hint="give a model's config.json") from error
-    if not isinstance(config, dict):
-        raise CatalogError("is no JSON object", where=str(path), hint="give a model's config.json")
+    config = model_data.read_config(path)
     stem = path.parent.name if path.name == "config.json" else path.stem
     called = name or str(config.get("_name_or_path") or stem or "model")
     entry = ModelEntry.from_config(config, called, source=str(path))

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -76,22 +76,20 @@ def fingerprint(files: Sequence[Listed]) -> str:
 _PACKAGED: Final = "cases.json"
 
 
-def _name(folders_key: str) -> str:
-    return f"cases-{folders_key[:12]}.json"
+def _place(folders_key: str) -> Path:
+    return state_dir() / f"cases-{folders_key[:12]}.json"
 
 
 def store(folders_key: str, mark: str, cases: Sequence[Case], problems: Sequence[Mapping[str, str]]) -> None:
     """Write the compiled form; silently nothing where that is not possible."""
-    body = {"mark": mark, "cases": [dataclasses.asdict(c) for c in cases], "problems": list(problems)}
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     with contextlib.suppress(OSError, OomdocError):
-        write_atomically(state_dir() / _name(folders_key), text.encode())
+        write_atomically(_place(folders_key), _text(mark, map(dataclasses.asdict, cases), problems))
 
 
 def load(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, str]]] | None:
     """The compiled cases and the problems found with the others; ``None`` where there are none for this mark."""
-    with contextlib.suppress(OSError, OomdocError, ValueError, KeyError, TypeError):
-        body = json.loads((state_dir() / _name(folders_key)).read_bytes())
+    with contextlib.suppress(*_UNREADABLE):
+        body = json.loads(_place(folders_key).read_bytes())
         if body["mark"] == mark:
             return tuple(from_plain(Case, c) for c in body["cases"]), body["problems"]
     return None
@@ -99,21 +97,26 @@ def load(folders_key: str, mark: str) -> tuple[tuple[Case, ...], list[dict[str, 
 
 def store_with_package(place: Path, root: Path, files: Sequence[Listed], cases: Sequence[Case]) -> None:
     """Write the compiled form of the shipped cases for a wheel: paths relative to ``root``, no times of change."""
-    plain = [dataclasses.asdict(c) | {"path": Path(c.path).relative_to(root).as_posix()} for c in cases]
-    body = {"mark": _package_mark(root, files), "cases": plain}
-    (place / _PACKAGED).write_text(json.dumps(body, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")
+    plain = (dataclasses.asdict(c) | {"path": Path(c.path).relative_to(root).as_posix()} for c in cases)
+    (place / _PACKAGED).write_bytes(_text(_package_mark(root, files), plain))
 
 
 def load_with_package(root: Path, files: Sequence[Listed]) -> tuple[Case, ...] | None:
     """The cases of ``root`` as the wheel was built with them; ``None`` where it has none or they were changed."""
     place = baked_dir()
-    if place is None or not (place / _PACKAGED).is_file():
-        return None
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        body = json.loads((place / _PACKAGED).read_bytes())
+    with contextlib.suppress(*_UNREADABLE):
+        body = {} if place is None else json.loads((place / _PACKAGED).read_bytes())
         if body["mark"] == _package_mark(root, files):
             return tuple(from_plain(Case, c | {"path": str(root / c["path"])}) for c in body["cases"])
     return None
+
+
+_UNREADABLE: Final = (OSError, OomdocError, ValueError, KeyError, TypeError)
+
+
+def _text(mark: str, cases: Iterable[Mapping[str, Any]], problems: Sequence[Mapping[str, str]] = ()) -> bytes:
+    body = {"mark": mark, "cases": list(cases), "problems": list(problems)}
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _package_mark(root: Path, files: Sequence[Listed]) -> str:

@@ -107,16 +107,28 @@ def _export(files: ModelFiles, sha256: str, folder: Path) -> None:
 
 
 def _fused(model: bytes, graph: Path, weights: str) -> None:
-    import onnxruntime
-
-    getattr(onnxruntime, "disable_telemetry_events", lambda: None)()
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options = _options("ORT_ENABLE_EXTENDED")
     options.optimized_model_filepath = str(graph)
-    options.log_severity_level = 3
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", weights)
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")
-    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    _opened(model, options)
+
+
+def _options(optimisation: str) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, optimisation)
+    options.log_severity_level = 3
+    return options
+
+
+def _opened(model: str | bytes, options: Any) -> Any:
+    import onnxruntime
+
+    # Nothing is to leave the machine: the runtime's own usage events are turned off where it has them.
+    getattr(onnxruntime, "disable_telemetry_events", lambda: None)()
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _hash(path: Path) -> str:
@@ -202,18 +214,12 @@ class OnnxEncoder:
 
 def _session(graph: Path, *, packed: bool) -> Any:
     """:param packed: whether weights are copied into the order in which the processor reads them fastest."""
-    import onnxruntime
-
-    # Nothing is to leave the machine: the runtime's own usage events are turned off where it has them.
-    getattr(onnxruntime, "disable_telemetry_events", lambda: None)()
-    options = onnxruntime.SessionOptions()
+    options = _options("ORT_DISABLE_ALL")  # done at export
     options.intra_op_num_threads = min(_THREADS, os.cpu_count() or 1, _allowed_threads())
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL  # done at export
-    options.log_severity_level = 3
     options.add_session_config_entry("session.disable_prepacking", "0" if packed else "1")
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # leave the cores to the caller
     try:
-        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        return _opened(str(graph), options)
     except Exception as error:  # onnxruntime's own kinds share no public base
         raise OomdocError(
             f"the exported model does not open: {error}", where=str(graph), hint="delete its folder"
