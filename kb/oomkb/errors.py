@@ -10,6 +10,9 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 
+ARITHMETIC_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What arithmetic on somebody's numbers may raise where they are odder than any check foresaw."""
+
 
 @dataclass(frozen=True, slots=True)
 class Note:
@@ -70,7 +73,3 @@ class RecordError(OomdocError):
 
 class IndexDamaged(OomdocError):
     """A retrieval index that is stale, truncated or of another version; rebuilt where possible."""
-
-
-ARITHMETIC_ERRORS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What arithmetic on somebody's numbers may raise where they are odder than any check foresaw."""

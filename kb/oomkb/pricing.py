@@ -23,6 +23,8 @@ from oomkb.units import GIB
 
 # lit-gpt holds embedding and head as two parameters whatever the checkpoint does (``litgpt/model.py``, ``GPT``).
 _UNTIED: Final[Mapping[str, bool]] = {"tie_word_embeddings": False}
+_LARGEST_GIB: Final = 1e6
+"""A petabyte on one GPU: beyond it a figure says only that a value was a slip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,6 @@ def _misspelt(name: str) -> Note | None:
     """A key of a job document that is no field, and is spelt almost like one."""
     close = get_close_matches(name[:80], FIELD_NAMES, n=1, cutoff=0.8)
     return note("job.misspelt", field=name[:80], close=close[0]) if close else None
-
-
-_LARGEST_GIB: Final = 1e6
-"""A petabyte on one GPU: beyond it a figure says only that a value was a slip."""
 
 
 def _check_possible(estimate: Estimate) -> None:

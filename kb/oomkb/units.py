@@ -12,7 +12,6 @@ KIB: Final = 1 << 10
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 TIB: Final = 1 << 40
-
 # Decimal prefixes are kept apart from binary ones: lit-gpt prints decimal GB, PyTorch binary GiB.
 _UNITS: Final[dict[str, int]] = {
     "b": 1,
@@ -32,6 +31,20 @@ _UNITS: Final[dict[str, int]] = {
     "tib": TIB,
 }
 _SIZE: Final = compiled(r"\s*([0-9]{1,20}(?:\.[0-9]{1,12})?)\s*([A-Za-z]{0,5})\s*\Z")
+_NAMED_SIZES: Final = tuple(
+    compiled(pattern, re.ASCII)
+    for pattern in (
+        r"(?<![\d.])(?<![-_./ ][aA])(?:(?<=[-/ ])(?P<split>\d_\d)(?=[bB](?![A-Za-z0-9]))"
+        r"|(?<=[a-z]\d_\d_)(?P<behind>\d(?:_\d)?)(?=[bB](?![A-Za-z0-9]))"
+        r"|(?P<plain>\d{1,4}(?:[.p]\d{1,3})?) ?[bB](?:(?=[-_]?[aA]\d)|(?![A-Za-z0-9]))"
+        r"|(?P<short>\d[bB]\d)(?![A-Za-z0-9]))",
+        r"(?<![A-Za-z0-9.])(?P<thousands>\d{1,2}(?:\.\d)?)T(?=[-_]?[aA]\d)",
+        r"(?<![\d.])(?P<millions>\d{2,4})[mM](?![A-Za-z0-9])",
+    )
+)
+_EXPERTS: Final = compiled(r"(\d{1,3})[xX](\d{1,4}(?:\.\d)?)[bB]", re.ASCII)
+_SHARED_BY_EXPERTS: Final = 0.83
+"""What is left of the product in ``8x7B``: experts share all but the feed-forward layers (Mixtral: 46.7 of 56)."""
 
 
 def parse_size_bytes(text: str, *, decimal: bool = True) -> int:
@@ -59,22 +72,6 @@ def format_gib(size_bytes: float) -> str:
     if abs(size_bytes) < 0.0995 * GIB:
         return f"{size_bytes / MIB:.0f} MiB"
     return f"{size_bytes / GIB:.2f} GiB"
-
-
-_NAMED_SIZES: Final = tuple(
-    compiled(pattern, re.ASCII)
-    for pattern in (
-        r"(?<![\d.])(?<![-_./ ][aA])(?:(?<=[-/ ])(?P<split>\d_\d)(?=[bB](?![A-Za-z0-9]))"
-        r"|(?<=[a-z]\d_\d_)(?P<behind>\d(?:_\d)?)(?=[bB](?![A-Za-z0-9]))"
-        r"|(?P<plain>\d{1,4}(?:[.p]\d{1,3})?) ?[bB](?:(?=[-_]?[aA]\d)|(?![A-Za-z0-9]))"
-        r"|(?P<short>\d[bB]\d)(?![A-Za-z0-9]))",
-        r"(?<![A-Za-z0-9.])(?P<thousands>\d{1,2}(?:\.\d)?)T(?=[-_]?[aA]\d)",
-        r"(?<![\d.])(?P<millions>\d{2,4})[mM](?![A-Za-z0-9])",
-    )
-)
-_EXPERTS: Final = compiled(r"(\d{1,3})[xX](\d{1,4}(?:\.\d)?)[bB]", re.ASCII)
-_SHARED_BY_EXPERTS: Final = 0.83
-"""What is left of the product in ``8x7B``: experts share all but the feed-forward layers (Mixtral: 46.7 of 56)."""
 
 
 def billions(name: str) -> float | None:

@@ -29,6 +29,15 @@ from oomkb.kept import lazy
 from oomkb.memory.device import Device
 from oomkb.units import GIB
 
+DATA: Final = Path(__file__).parent / "data" / "gpus"
+_INLINE_ECC_SHARE: Final = 15 / 16
+"""GDDR6 with ECC on keeps one sixteenth for the check bits: 24 GB L4 and A10 report 22.0-22.5 GiB."""
+_SIZE_IN_NAME: Final = lazy(r"[- ][0-9]{1,3}GB$")
+_DERIVED_SPREAD: Final = 0.015
+"""How far drivers' totals lie from a derived one: the measured cards of the catalogue differ by at most that."""
+_DRIVER_SHARE: Final = 0.985
+"""What is left after the driver's own reserve: 23.64 of 24, 31.74 of 32, 79.15 of 80 (0.985 to 0.992)."""
+
 
 def words(text: str) -> frozenset[str]:
     """The words of ``text``, which blanks keep apart."""
@@ -45,17 +54,6 @@ def occurrences(low: str, word: re.Pattern[str], known: Callable[[str], bool]) -
     """Where the words that ``known`` accepts stand in ``low``, in order of place: most texts hold none."""
     accepted = {found for found in set(word.findall(low)) if known(found)}
     return [(m.start(), m.end(), m[0]) for m in word.finditer(low) if m[0] in accepted] if accepted else []
-
-
-DATA: Final = Path(__file__).parent / "data" / "gpus"
-
-_INLINE_ECC_SHARE: Final = 15 / 16
-"""GDDR6 with ECC on keeps one sixteenth for the check bits: 24 GB L4 and A10 report 22.0-22.5 GiB."""
-_SIZE_IN_NAME: Final = lazy(r"[- ][0-9]{1,3}GB$")
-_DERIVED_SPREAD: Final = 0.015
-"""How far drivers' totals lie from a derived one: the measured cards of the catalogue differ by at most that."""
-_DRIVER_SHARE: Final = 0.985
-"""What is left after the driver's own reserve: 23.64 of 24, 31.74 of 32, 79.15 of 80 (0.985 to 0.992)."""
 
 
 @dataclass(frozen=True, slots=True)

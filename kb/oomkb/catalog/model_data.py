@@ -24,6 +24,7 @@ from oomkb.errors import CatalogError
 
 DATA: Final = Path(__file__).parent / "data" / "models"
 _SIZE_FIELDS: Final = ("hidden_size", "d_model", "n_embd", "dim", "text_config", "llm_config", "language_config")
+_HINT: Final = "give a model's config.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +118,6 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise CatalogError("is no JSON object", where=str(path), hint=_HINT)
     return config
-
-
-_HINT: Final = "give a model's config.json"
 
 
 def user_models(folder: Path) -> tuple[ModelEntry, ...]:

@@ -31,6 +31,10 @@ __all__ = [
     "reload",
     "stored_quant",
 ]
+_STORED: Final = {"fp8": "fp8", "awq": "awq-int4", "gptq": "gptq-int4", "mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}
+_LENGTHS: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions")
+_SCALED_INSIDE: Final = frozenset({"llama3", "longrope", "su", "mrope", "default"})
+"""Rotary scalings whose longer context ``max_position_embeddings`` counts already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +89,6 @@ def find(name: str) -> ModelEntry | None:
         return None
     hint = model_text.quant_hint(text)
     return replace(found, quant_hint=hint) if hint else found
-
-
-_STORED: Final = {"fp8": "fp8", "awq": "awq-int4", "gptq": "gptq-int4", "mxfp4": "mxfp4", "fbgemm_fp8": "fp8"}
-
-
-_LENGTHS: Final = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_target_positions")
-_SCALED_INSIDE: Final = frozenset({"llama3", "longrope", "su", "mrope", "default"})
-"""Rotary scalings whose longer context ``max_position_embeddings`` counts already."""
 
 
 def context_length(config: Mapping[str, Any]) -> int | None:

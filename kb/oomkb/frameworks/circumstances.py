@@ -23,6 +23,10 @@ from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB, billions_with_experts
 
 _QUANTISED_NOT = (None, "none")
+_MIX: Final = lazy(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:[-.]gguf)?\Z", re.IGNORECASE)
+"""A mix of llama.cpp at the end of a file's name or of a tag."""
+_SIXTEEN: Final = lazy(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
+_UNDER_ADAPTERS: Final = ("nf4", "int8", "gptq-int4", "gptq-int8", "awq-int4")
 
 
 def _own_functions() -> dict[str, Callable[[Job], Any]]:
@@ -271,11 +275,6 @@ def named_size(job: Job) -> float | None:
     return billions_with_experts(job.model if isinstance(job.model, str) else "") or None
 
 
-_MIX: Final = lazy(r"[-_.:](i?q[1-8](?:_[a-z0-9]{1,3}){1,2})(?:[-.]gguf)?\Z", re.IGNORECASE)
-"""A mix of llama.cpp at the end of a file's name or of a tag."""
-_SIXTEEN: Final = lazy(r"(?<![a-z0-9])(?:bf16|fp16|f16|bfloat16)(?![a-z0-9])", re.IGNORECASE)
-
-
 def named_quant(job: Job) -> str | None:
     """How the checkpoint stores its weights, as its name says (``Qwen3-32B-AWQ``).
 
@@ -287,9 +286,6 @@ def named_quant(job: Job) -> str | None:
     if served and (mix := _MIX.search(name)) and mix[1].lower() in GGUF_BYTES:
         return mix[1].lower()
     return hint if (hint := quant_hint(name)) in _UNDER_ADAPTERS or served else None
-
-
-_UNDER_ADAPTERS: Final = ("nf4", "int8", "gptq-int4", "gptq-int8", "awq-int4")
 
 
 def stored(job: Job) -> str | None:

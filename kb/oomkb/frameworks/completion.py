@@ -32,6 +32,14 @@ _UNRECORDED: Final[Mapping[str, str]] = {
     "lightning": PLAIN,
     "colossalai": "micro_batch seq_len grad_ckpt attention zero.gemini tp pp lora env",
 }
+UNKNOWN: Final = "unknown"
+"""A framework that a configuration showed and that is not known."""
+_ANY: Final = "any framework"
+_PLANNED: Final = "a plan, not a run: a careful start"
+_TABLE: Final = read_toml(Path(__file__).with_name("defaults.toml"))
+_TRAINING_ONLY: Final = frozenset(_TABLE["training_only"].split())
+_PLAIN: Final = Assumption(PLAIN, "no framework is stated")
+_ENGINE: Final = Assumption(ENGINE, "no engine is stated")
 
 
 @cache
@@ -86,14 +94,6 @@ def line(framework: str | None, remedy: str) -> str | None:
     """The line that switches a remedy on in the framework, where its record has one."""
     owner = next((record for record in lineage(framework) if record.features or record.lines), None)
     return owner.lines.get(remedy) if owner is not None else None
-
-
-UNKNOWN: Final = "unknown"
-"""A framework that a configuration showed and that is not known."""
-_ANY: Final = "any framework"
-_PLANNED: Final = "a plan, not a run: a careful start"
-_TABLE: Final = read_toml(Path(__file__).with_name("defaults.toml"))
-_TRAINING_ONLY: Final = frozenset(_TABLE["training_only"].split())
 
 
 def stages_filled(job: Job) -> int | None:
@@ -212,7 +212,3 @@ def described(job: Job) -> Job:
     draft = JobDraft(job)
     _apply(_common("described"), draft)
     return draft.done()
-
-
-_PLAIN: Final = Assumption(PLAIN, "no framework is stated")
-_ENGINE: Final = Assumption(ENGINE, "no engine is stated")

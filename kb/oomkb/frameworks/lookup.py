@@ -10,6 +10,9 @@ from typing import Any, Final
 from oomkb.frameworks.declared import Record, records
 from oomkb.frameworks.model import PLAIN, in_range
 
+_SWITCHES: Final = "offload"
+"""What is said by switches of their own, some of them a base's: no list of its values is the whole."""
+
 
 def _key(name: str) -> str:
     return name.strip().lower().replace("_", "-").replace(" ", "-")
@@ -56,10 +59,6 @@ def lineage(name: str | None) -> tuple[Record, ...]:
         out.append(current)
         current = find(current.base) if current.base else None
     return tuple(out)
-
-
-_SWITCHES: Final = "offload"
-"""What is said by switches of their own, some of them a base's: no list of its values is the whole."""
 
 
 def supports(

@@ -19,6 +19,29 @@ from oomkb.memory.step import Step
 from oomkb.memory.token_mixers import mixer_of, mixer_sizes
 from oomkb.memory.vision import VisionShape
 
+_MERGER: Final = 4
+"""What norm, two products and an activation between tower and decoder keep, in tensors of the patches' size."""
+_ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "only": "post"}
+_KEPT: Final = 512
+_DECISIVE: Final = attrgetter(
+    *("objective", "style", "reference", "divides", "adapters", "method", "trained_layers", "rank", "targets", "dora"),
+    *("lora_dropout", "tables", "expert_adapters", "quant", "quant_keeps", "outlived", "litgpt", "megatron", "fused"),
+    *(
+        "held_bytes",
+        "compute_bytes",
+        "autocast",
+        "ckpt",
+        "attention",
+        "unfused",
+        "masked",
+        "cuda",
+        "fused_ce",
+        "upcast",
+    ),
+    *("upcast", "grads", "tp", "pp", "ep", "etp", "logits_share", "sequence_parallel", "training", "mixer_kernels"),
+)
+"""What of a setting decides its step."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TowerBytes:
@@ -72,8 +95,6 @@ def tower_bytes(s: Setting, shape: ModelShape) -> TowerBytes:
 
 
 _NOTHING: Final = TowerBytes()
-_MERGER: Final = 4
-"""What norm, two products and an activation between tower and decoder keep, in tensors of the patches' size."""
 
 
 @lru_cache(maxsize=64)
@@ -89,9 +110,6 @@ def _tower(kind: str, vision: VisionShape) -> ModelShape:
             "tie_word_embeddings": True,
         }
     )
-
-
-_ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "only": "post"}
 
 
 def mode_of(s: Setting, shape: ModelShape) -> Mode:
@@ -330,27 +348,6 @@ def step_of(s: Setting, shape: ModelShape) -> Step:
             kept.clear()
         found = kept[key] = _built(s, shape)
     return found
-
-
-_KEPT: Final = 512
-_DECISIVE: Final = attrgetter(
-    *("objective", "style", "reference", "divides", "adapters", "method", "trained_layers", "rank", "targets", "dora"),
-    *("lora_dropout", "tables", "expert_adapters", "quant", "quant_keeps", "outlived", "litgpt", "megatron", "fused"),
-    *(
-        "held_bytes",
-        "compute_bytes",
-        "autocast",
-        "ckpt",
-        "attention",
-        "unfused",
-        "masked",
-        "cuda",
-        "fused_ce",
-        "upcast",
-    ),
-    *("upcast", "grads", "tp", "pp", "ep", "etp", "logits_share", "sequence_parallel", "training", "mixer_kernels"),
-)
-"""What of a setting decides its step."""
 
 
 def _built(s: Setting, shape: ModelShape) -> Step:

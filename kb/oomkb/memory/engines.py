@@ -24,6 +24,18 @@ _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _SETUP: Final = 0.055 * GIB
 """cuBLAS workspace, rotary tables and inputs of the profiling run: what is left of small models' peaks (0.04-0.06)."""
 _GRAPH_SIZES: Final = 512
+_RULES: Final = {
+    "vllm": "total",
+    "tgi": "total",
+    "sglang": "static",
+    "lmdeploy": "free",
+    "tensorrt": "profiled",  # ``_torch/pyexecutor/_util.py``: (total - peak) x fraction
+    "trtllm": "profiled",
+    "llama.cpp": "exact",
+    "ollama": "exact",
+}
+_LARGEST_IMAGE: Final = 16384
+"""Tokens of the largest image that preprocessors of Qwen's models let through (``max_pixels``, ``longest_edge``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +68,6 @@ class Engine:
     def first(self) -> bool:
         """VLLM's first engine (before 0.8): whole prompts at once, all buffers given back between layers."""
         return self.name == "vllm" and self.version < (0, 8)
-
-
-_RULES: Final = {
-    "vllm": "total",
-    "tgi": "total",
-    "sglang": "static",
-    "lmdeploy": "free",
-    "tensorrt": "profiled",  # ``_torch/pyexecutor/_util.py``: (total - peak) x fraction
-    "trtllm": "profiled",
-    "llama.cpp": "exact",
-    "ollama": "exact",
-}
 
 
 def engine_of(job: Job, s: Setting, device: Device | None = None) -> Engine | None:
@@ -119,10 +119,6 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
     else:
         sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
     return max(max(layer, sampler) + stays, largest) + _SETUP
-
-
-_LARGEST_IMAGE: Final = 16384
-"""Tokens of the largest image that preprocessors of Qwen's models let through (``max_pixels``, ``longest_edge``)."""
 
 
 def _images(engine: Engine, s: Setting, shape: ModelShape) -> tuple[float, float]:

@@ -29,6 +29,11 @@ from oomkb.memory.states import States, rank_params, states_of
 from oomkb.memory.step import Step
 from oomkb.units import GIB, billions_with_experts
 
+_PROFILE: Final = 1.0 * GIB
+"""Least that an engine's own first pass takes beside the weights: logits of its largest batch, and workspaces."""
+_TERM: Final = "critic model"
+_HALF: Final = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraMemory:
@@ -125,10 +130,6 @@ def _shortage(s: Setting, shape: ModelShape, weights: float, share: float, split
     return [note("estimate.rollout-short", needed_bytes=needed, share_bytes=share)] if short else []
 
 
-_PROFILE: Final = 1.0 * GIB
-"""Least that an engine's own first pass takes beside the weights: logits of its largest batch, and workspaces."""
-
-
 @dataclass(frozen=True, slots=True)
 class Critic:
     """A critic on one GPU."""
@@ -209,7 +210,3 @@ def with_critic(
     for name, terms in found.items():
         phases[name] = fuller(phases[name], Phase(terms))
     return phases
-
-
-_TERM: Final = "critic model"
-_HALF: Final = 2

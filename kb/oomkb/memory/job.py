@@ -23,8 +23,13 @@ from oomkb.memory.job_parts import PARTS, Assumption, ExtraModel, Loop, Lora, Ro
 from oomkb.memory.job_reading import read_field
 
 __all__ = ["FIELD_NAMES", "Assumption", "ExtraModel", "Job", "JobDraft", "Loop", "Lora", "Rollout", "Serving"]
-
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_NO_SUCH_FIELD: Final = note("job.no-such-field")
+_MAPS: Final = frozenset({"buckets", "versions", "env"})
+_DOTTED: Final = _MAPS | PARTS.keys() | {"model"}
+"""Fields of which one part can be named; a model is one where it is described by its configuration, not named."""
+_NAMES_OF: Final = {part: tuple(f.name for f in fields(part)) for part in PARTS.values()}
+_VALUES_OF: Final = {part: attrgetter(*names) for part, names in _NAMES_OF.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,13 +203,9 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-_NO_SUCH_FIELD: Final = note("job.no-such-field")
 _ORDER: Final = tuple(f.name for f in fields(Job))
 FIELD_NAMES: Final = frozenset(_ORDER) - {"extra", "assumed"}
 """What a job document may say."""
-_MAPS: Final = frozenset({"buckets", "versions", "env"})
-_DOTTED: Final = _MAPS | PARTS.keys() | {"model"}
-"""Fields of which one part can be named; a model is one where it is described by its configuration, not named."""
 
 
 class JobDraft:
@@ -233,10 +234,6 @@ class JobDraft:
         """The finished job; nothing more is to be assumed of this draft."""
         vars(self.job)["assumed"] = MappingProxyType(self._assumed)
         return self.job
-
-
-_NAMES_OF: Final = {part: tuple(f.name for f in fields(part)) for part in PARTS.values()}
-_VALUES_OF: Final = {part: attrgetter(*names) for part, names in _NAMES_OF.items()}
 
 
 def _part_with(part: Any, name: str, value: Any) -> Any:

@@ -31,6 +31,14 @@ _TARGETS: Final = 20_000
 _CONFIG_DEPTH: Final = 12
 _PARAMS_B: Final = 1e5
 _ELEMENTS: Final = float(1 << 50)
+_NUMERAL: Final = re.compile(r"\s{0,9}[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,2})?\s{0,9}")
+_FRACTION: Final = re.compile(r"[.eE]")
+_SHARE: Final = re.compile(r"\s{0,9}(\d{1,3}(?:\.\d{1,9})?)\s?%\s{0,9}")
+_SAID: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_Reader = Callable[[str, Any], Any]
+_Kind = tuple[_Reader, Mapping[str, Any]]
+"""How a value is read, and its JSON schema."""
+_NAMES_SCHEMA: Final = {"type": "array", "items": {"type": "string"}}
 
 
 def read_field(name: str, value: Any) -> Any:
@@ -90,11 +98,6 @@ def _read_number(value: Any) -> int | float | None:
     return value if isinstance(value, int) or math.isfinite(value) else None
 
 
-_NUMERAL: Final = re.compile(r"\s{0,9}[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,2})?\s{0,9}")
-_FRACTION: Final = re.compile(r"[.eE]")
-_SHARE: Final = re.compile(r"\s{0,9}(\d{1,3}(?:\.\d{1,9})?)\s?%\s{0,9}")
-
-
 def _gib(name: str, value: Any) -> float:
     """A size in GiB: a number, or a text with its unit; a ``GB`` of memory is taken as the driver means it, 2^30."""
     if isinstance(value, str) and not _NUMERAL.fullmatch(value):
@@ -109,9 +112,6 @@ def _share(name: str, value: Any) -> float:
     """A part of one: ``0.9``, or ``90%``."""
     part = _SHARE.fullmatch(value) if isinstance(value, str) else None
     return _number(name, float(part[1]) / 100 if part else value, high=1.0)
-
-
-_SAID: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -222,11 +222,6 @@ def _sequence_parallel(name: str, value: Any) -> int | bool:
     return value if isinstance(value, bool) else _whole(name, value, most=_RANKS)
 
 
-_Reader = Callable[[str, Any], Any]
-_Kind = tuple[_Reader, Mapping[str, Any]]
-"""How a value is read, and its JSON schema."""
-
-
 def _whole_up_to(most: int) -> _Kind:
     return partial(_whole, most=most), {"type": "integer", "minimum": 1, "maximum": most}
 
@@ -246,7 +241,6 @@ _SIZE: Final[_Kind] = (_gib, {"type": "number", "exclusiveMinimum": 0, "maximum"
 _WHOLE: Final[_Kind] = (_whole, {"type": "integer", "minimum": 1})
 _LAYER_COUNT: Final[_Kind] = (partial(_whole, least=0, most=_LAYERS), {"type": "integer", "minimum": 0})
 _MAPPING: Final[_Kind] = (_map, {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
-_NAMES_SCHEMA: Final = {"type": "array", "items": {"type": "string"}}
 _PART_FIELDS: Final[Mapping[str, _Kind]] = {
     "r": _whole_up_to(_RANK),
     "alpha": (partial(_number, high=1e9), {"type": "number", "exclusiveMinimum": 0}),

@@ -38,6 +38,33 @@ from oomkb.memory.states import States, states_of, weight_bytes
 from oomkb.memory.step import Extra, Step
 
 _LOSS: Final = frozenset({"logits"})
+SOURCES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "weights": "elements of every matrix of config.json x bytes of the dtype; quantized: states.QUANT_BYTES",
+        "adapters": "r x (inputs + outputs) per adapted matrix; PEFT keeps adapters in fp32 by default (PR 1706)",
+        "optimizer states": "oomkb.memory.optimizers, per trained element",
+        "fp32 masters": "DeepSpeed and Megatron keep fp32 weights beside 16-bit ones (arXiv 1910.02054, section 3)",
+        "gradients": "one element per trained element while it is whole; sharded under ZeRO-2/3 and FSDP",
+        "activations": "what autograd keeps per operation, played on oomkb.memory.tape as transformers 5.23 writes it",
+        "recomputed layer": "one layer's saved tensors and temporaries during recomputation (torch.utils.checkpoint)",
+        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.vision)",
+        "attention scores": "B x heads x S x S of eager attention, masks B x S x S of SDPA",
+        "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
+        "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
+        "gathered weights": "units that a sharding wrapper has gathered (oomkb.memory.sharding)",
+        "saved weights": "gathered ones that torch's own linear layers save under ZeRO-3 (DeepSpeed zero/linear.py)",
+        "reduction buffer": "gradients on their way to being reduced",
+        "optimizer temporaries": "foreach copies all second moments (torch/optim/adamw.py); fp32 gradients under ZeRO",
+        "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
+        "outputs of the step before": "logits (and cache) that the loop's names hold (oomkb.memory.ranks)",
+        "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
+        "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
+        "draft model": "the draft's own weights, or one layer for a head on the target (arXiv 2401.15077)",
+        "CUDA graphs": "oomkb.memory.engines.graph_bytes",
+    }
+)
+_STEP_PHASES: Final = ("forward", "loss", "backward")
+_LAYER: Final = "recomputed layer"
 
 
 def in_flight(stages: int, micro_batches: int, chunks: int = 1) -> tuple[float, float]:
@@ -77,34 +104,6 @@ def fullest(
     first, last = waiting_bytes(s, step, tokens, square)
     early_size, early = step.peak(phase, tokens, square, wrapped, without=_LOSS)
     return (first, early) if early and first + early_size > last + size else (last, terms)
-
-
-SOURCES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "weights": "elements of every matrix of config.json x bytes of the dtype; quantized: states.QUANT_BYTES",
-        "adapters": "r x (inputs + outputs) per adapted matrix; PEFT keeps adapters in fp32 by default (PR 1706)",
-        "optimizer states": "oomkb.memory.optimizers, per trained element",
-        "fp32 masters": "DeepSpeed and Megatron keep fp32 weights beside 16-bit ones (arXiv 1910.02054, section 3)",
-        "gradients": "one element per trained element while it is whole; sharded under ZeRO-2/3 and FSDP",
-        "activations": "what autograd keeps per operation, played on oomkb.memory.tape as transformers 5.23 writes it",
-        "recomputed layer": "one layer's saved tensors and temporaries during recomputation (torch.utils.checkpoint)",
-        "vision tower": "what the tower's layers keep, played as the decoder's are (oomkb.memory.vision)",
-        "attention scores": "B x heads x S x S of eager attention, masks B x S x S of SDPA",
-        "logits and loss": "T x V copies alive around the cross-entropy: compute dtype, fp32, log-softmax, gradients",
-        "cast weights": "autocast's cache of cast weights; dequantized weights of a quantized base",
-        "gathered weights": "units that a sharding wrapper has gathered (oomkb.memory.sharding)",
-        "saved weights": "gathered ones that torch's own linear layers save under ZeRO-3 (DeepSpeed zero/linear.py)",
-        "reduction buffer": "gradients on their way to being reduced",
-        "optimizer temporaries": "foreach copies all second moments (torch/optim/adamw.py); fp32 gradients under ZeRO",
-        "buckets": "DDP's buckets hold every gradient once more; ZeRO's reduce_bucket_size",
-        "outputs of the step before": "logits (and cache) that the loop's names hold (oomkb.memory.ranks)",
-        "kv cache": "2 x layers x kv heads x head dim x bytes per token, or an engine's whole pool",
-        "rollout engine": "capacity x gpu_memory_utilization of a colocated engine",
-        "draft model": "the draft's own weights, or one layer for a head on the target (arXiv 2401.15077)",
-        "CUDA graphs": "oomkb.memory.engines.graph_bytes",
-    }
-)
-_STEP_PHASES: Final = ("forward", "loss", "backward")
 
 
 def estimate(
@@ -375,6 +374,3 @@ def _phase(terms: Mapping[str, float]) -> Phase:
         within = _LAYER if held.get(_LAYER, 0.0) > -missing else max(held, key=held.__getitem__)
         held[within] += missing
     return Phase(held)
-
-
-_LAYER: Final = "recomputed layer"

@@ -22,6 +22,7 @@ _TEXT_KEYS: Final = (
     "vlm_config",
     "decoder_config",
 )
+_READ: Final = ("vision_config", "visual", "vision_tower_config", "vit_config", "audio_config", "perceiver_config")
 
 
 def of(config: Mapping[str, Any], name: str, default: Any = None) -> Any:
@@ -57,9 +58,6 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
             merged.setdefault("model_type", config.get("model_type", ""))
             return merged
     return config
-
-
-_READ: Final = ("vision_config", "visual", "vision_tower_config", "vit_config", "audio_config", "perceiver_config")
 
 
 def unread_parts(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from oomkb.memory.setting import Setting
 
 _EARLY: Final = ("zero1", "zero2")
+_SWAP_BUFFERS: Final = (5, 1e8, 4)
+"""Buffers for parameters, elements of one, and buffers for the optimizer, each of a sub-group (DeepSpeed's docs)."""
 
 
 def offloaded(job: Job, sharding: str) -> frozenset[str]:
@@ -52,10 +54,6 @@ def pins(job: Job, sharding: str) -> bool | None:
     if sharding in _EARLY and engine and engine < (0, 18, 3):
         return True
     return stated if isinstance(stated, bool) else True if engine >= (0, 19, 5) else None
-
-
-_SWAP_BUFFERS: Final = (5, 1e8, 4)
-"""Buffers for parameters, elements of one, and buffers for the optimizer, each of a sub-group (DeepSpeed's docs)."""
 
 
 def flattened_bytes(job: Job, s: Setting, trained: float) -> float:

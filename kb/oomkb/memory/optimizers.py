@@ -17,6 +17,18 @@ from oomkb.memory.releases import transformers_of
 from oomkb.memory.shape import ModelShape
 
 _BLOCKWISE: Final = 1 + 4 / 256
+PROJECTED: Final[Mapping[tuple[str, str], str]] = {
+    ("galore", "adamw"): "galore_adamw",
+    ("galore", "adamw_8bit"): "galore_adamw_8bit",
+    ("apollo", "adamw"): "apollo_adamw",
+}
+"""(method, optimizer) -> the optimizer that projects the gradients."""
+_FUSED: Final = frozenset({"adamw", "sgd", "sgd_momentum", "adagrad"})
+"""Those that torch has a fused kernel for."""
+_BLOCKS: Final = ("lisa", "badam")
+"""Few layers are trained at a time."""
+_TABLES: Final = (("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in"), ("lm_head", "embed_out"))
+"""What families call the embedding and the output head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +80,6 @@ OPTIMIZERS: Final[Mapping[str, Optimizer]] = {
 }
 
 
-PROJECTED: Final[Mapping[tuple[str, str], str]] = {
-    ("galore", "adamw"): "galore_adamw",
-    ("galore", "adamw_8bit"): "galore_adamw_8bit",
-    ("apollo", "adamw"): "apollo_adamw",
-}
-"""(method, optimizer) -> the optimizer that projects the gradients."""
-
-
 def step_temporary_bytes(name: str, impl: str, *, each: float, trained: float, largest: float) -> float:
     """What a step allocates beside weights, gradients and states.
 
@@ -89,14 +93,6 @@ def step_temporary_bytes(name: str, impl: str, *, each: float, trained: float, l
     if kind.wide:
         return min(kind.wide * largest * (2 if each < 4 else 1), 4 * kind.wide * trained)
     return min(kind.single * largest, 2 * trained) * each
-
-
-_FUSED: Final = frozenset({"adamw", "sgd", "sgd_momentum", "adagrad"})
-"""Those that torch has a fused kernel for."""
-
-
-_BLOCKS: Final = ("lisa", "badam")
-"""Few layers are trained at a time."""
 
 
 def optimizer_of(method: str, name: str) -> str:
@@ -114,10 +110,6 @@ def trained_tables(job: Job) -> int:
     named = job.extra.get("modules_to_save") or job.extra.get("additional_target") or ()
     names = named.split(",") if isinstance(named, str) else [str(n) for n in named] if isinstance(named, list) else []
     return sum(any(word in name for name in names for word in words) for words in _TABLES) if names else 0
-
-
-_TABLES: Final = (("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in"), ("lm_head", "embed_out"))
-"""What families call the embedding and the output head."""
 
 
 def state_fraction(method: str, shape: ModelShape) -> float:

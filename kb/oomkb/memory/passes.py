@@ -28,6 +28,11 @@ from oomkb.units import GIB
 
 _CHUNK_ROWS = 128
 _TILE = (4096.0, 32768.0)
+_CHUNK: Final = 2048
+"""Tokens of a chunk of the chunked entropy."""
+_WIDE: Final = 4.0
+_COPIES: Final = 3
+"""Softmax, the logits in fp32, and the temporary of the log-sum-exp."""
 
 
 def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
@@ -65,13 +70,6 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     rows = float(min(tokens, 2 ** math.ceil(math.log2(wanted))))
     head = 0.0 if s.adapters else width * d.hidden * (s.compute_bytes + 4)
     return rows * width * (s.compute_bytes + 4) + tokens * d.hidden * s.compute_bytes + head
-
-
-_CHUNK: Final = 2048
-"""Tokens of a chunk of the chunked entropy."""
-_WIDE: Final = 4.0
-_COPIES: Final = 3
-"""Softmax, the logits in fp32, and the temporary of the log-sum-exp."""
 
 
 def log_prob_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float]:

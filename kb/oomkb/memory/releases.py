@@ -12,12 +12,35 @@ from oomkb.memory.packed_loss import packed_style
 from oomkb.memory.ranks import GATHERED
 
 _MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
-
 _LOSS_COMPILED: Final = 2025 * 12 + 4
-
-
 _BY_LAYER: Final = ("prime-rl", "automodel")
 """Whose ``compile`` takes the layers one by one, and nothing around them."""
+_TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+_LOOPS: Final = {"prime-rl": "kept wide", "automodel": "kept"}
+"""Loops whose name for the model's output outlives the backward pass: of fp32 logits, or of those the model gave.
+
+prime-rl's ``src/prime_rl/trainer/sft/train.py`` deletes ``logits`` and keeps ``out``; NeMo Automodel's
+``recipes/llm/train_ft.py``, ``_forward_backward_step``.
+"""
+_MIXER_PACKAGES: Final = frozenset({"mamba-ssm", "flash-linear-attention", "fla", "kernels"})
+FUSED: Final = note("estimate.fused-loss-taken")
+LOADED: Final = note("estimate.loaded-in-16-bits")
+_LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama factory", "swift", "openrlhf", "verl")
+_AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
+_AUTOMODEL_LAYERS: Final = frozenset(
+    {"baichuan", "deepseek_v3", "deepseek_v32", "gpt_oss", "kimi_k2", "kimi_linear", "llama", "mimo_v2_flash"}
+    | {"minimax_m2", "ministral3", "mistral3", "nemotron_h", "qwen2", "qwen3", "qwen3_5", "qwen3_next", "qwen3_vl"}
+)
+"""Families of which it has layers of its own (``nemo_automodel/_transformers/registry.py``, August 2026)."""
+_BITSANDBYTES: Final = re.compile(r"(?:bitsandbytes|bnb)[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
+_SWIFT_1: Final = re.compile(r"swift[ =]{1,3}v?1\.")
+SHARDS_WIDE: Final = note("estimate.shards-wide")
+_PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
+_REMOTE_LOSS: Final = frozenset({"qwen", "baichuan", "chatglm", "internlm"})
+"""Families whose code lies in their repositories and kept its own loss, whatever the release of transformers."""
+_NOT_UPCAST: Final = ("gptq", "none")
+"""``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
+OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
 
 
 def _compiled_loss(job: Job) -> bool:
@@ -42,9 +65,6 @@ def _versions_text(job: Job) -> str:
     return str(job.extra.get("versions_text") or "")
 
 
-_TRANSFORMERS: Final = re.compile(r"transformers[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
-
-
 def transformers_of(job: Job) -> tuple[int, ...]:
     """The release of transformers, empty where it is not stated."""
     stated = job.versions.get("transformers")
@@ -52,14 +72,6 @@ def transformers_of(job: Job) -> tuple[int, ...]:
         return version(stated)
     found = _TRANSFORMERS.search(_versions_text(job))
     return version(found[1]) if found else ()
-
-
-_LOOPS: Final = {"prime-rl": "kept wide", "automodel": "kept"}
-"""Loops whose name for the model's output outlives the backward pass: of fp32 logits, or of those the model gave.
-
-prime-rl's ``src/prime_rl/trainer/sft/train.py`` deletes ``logits`` and keeps ``out``; NeMo Automodel's
-``recipes/llm/train_ft.py``, ``_forward_backward_step``.
-"""
 
 
 def loss_copies(job: Job, rows: int, kind: str) -> str:
@@ -115,9 +127,6 @@ def has_mixer_kernels(job: Job) -> bool:
     return own or any(name.replace("_", "-").lower() in _MIXER_PACKAGES for name in job.versions)
 
 
-_MIXER_PACKAGES: Final = frozenset({"mamba-ssm", "flash-linear-attention", "fla", "kernels"})
-
-
 def divides(job: Job) -> str:
     """How TRL divides the logits by the temperature (``trainer/grpo_trainer.py``, ``rloo_trainer.py``).
 
@@ -149,11 +158,6 @@ def chunk_target(job: Job) -> float:
     return 1.0 if known and known < (2025, 9, 1) else 4.0
 
 
-FUSED: Final = note("estimate.fused-loss-taken")
-
-LOADED: Final = note("estimate.loaded-in-16-bits")
-
-
 def loads_in_16_bits(job: Job, sharding: str) -> bool:
     """fms-hf-tuning loads in ``torch_dtype`` (bfloat16); accelerate upcasts flat parameters of FSDP, nothing else."""
     return job.runs_on("fms-hf-tuning") and sharding in ("none", "ddp") and job.autocast in ("bf16", "fp16")
@@ -162,9 +166,6 @@ def loads_in_16_bits(job: Job, sharding: str) -> bool:
 def fast_loss(job: Job) -> bool:
     """fms-acceleration's fused kernels (``kernels/unsloth/cross_entropy_loss.py``): gradients replace the logits."""
     return job.runs_on("fms-acceleration", "foak")
-
-
-_LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama factory", "swift", "openrlhf", "verl")
 
 
 def _liger(job: Job) -> bool:
@@ -185,9 +186,6 @@ def lacks_kernel(job: Job, dtype: str) -> bool:
     torch = job.release("torch")
     old = bool(torch) and torch < ((2, 5) if dtype == "fp32" else (2, 3))
     return old and _AMD.search(job.gpu or "") is not None
-
-
-_AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
 
 
 def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
@@ -234,21 +232,9 @@ def checkpoints_parts(job: Job, kind: str) -> bool:
     return before or kind in _AUTOMODEL_LAYERS or "moe" in kind
 
 
-_AUTOMODEL_LAYERS: Final = frozenset(
-    {"baichuan", "deepseek_v3", "deepseek_v32", "gpt_oss", "kimi_k2", "kimi_linear", "llama", "mimo_v2_flash"}
-    | {"minimax_m2", "ministral3", "mistral3", "nemotron_h", "qwen2", "qwen3", "qwen3_5", "qwen3_next", "qwen3_vl"}
-)
-"""Families of which it has layers of its own (``nemo_automodel/_transformers/registry.py``, August 2026)."""
-
-
 def is_litgpt(job: Job) -> bool:
     """Whether lit-gpt runs the job, under either of its names."""
     return job.runs_on("lit-gpt", "litgpt")
-
-
-_BITSANDBYTES: Final = re.compile(r"(?:bitsandbytes|bnb)[ =]{1,3}v?(\d{1,2}(?:\.\d{1,3}){1,2})")
-
-_SWIFT_1: Final = re.compile(r"swift[ =]{1,3}v?1\.")
 
 
 def quant_keeps(job: Job, quant: str) -> bool:
@@ -319,9 +305,6 @@ def _accelerated(job: Job, sharding: str, autocast: str) -> bool:
     return not known or known >= ((1, 6) if sharding == "fsdp2" else (0, 30))
 
 
-SHARDS_WIDE: Final = note("estimate.shards-wide")
-
-
 def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
     """Before 4.49 the shifted logits were a second fp32 copy where there was more than one sequence.
 
@@ -330,16 +313,6 @@ def _upcast(transformers: tuple[int, ...], rows: int, kind: str) -> str:
     if kind in _REMOTE_LOSS or (transformers and transformers < (4, 49) and kind in _PLAIN_LOSS):
         return "plain"
     return "shift" if transformers and transformers < (4, 49) and rows > 1 else "once"
-
-
-_PLAIN_LOSS: Final = frozenset({"gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "opt", "bloom", "falcon", "mpt"})
-
-_REMOTE_LOSS: Final = frozenset({"qwen", "baichuan", "chatglm", "internlm"})
-"""Families whose code lies in their repositories and kept its own loss, whatever the release of transformers."""
-
-
-_NOT_UPCAST: Final = ("gptq", "none")
-"""``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
 
 
 def upcasts_frozen(job: Job, quant: str) -> bool:
@@ -351,6 +324,3 @@ def upcasts_frozen(job: Job, quant: str) -> bool:
     script = plain and "grad_ckpt" in job.assumed and not job.planned
     own = script or (job.runs_on("trl") and () < job.release("trl") < (0, 24))
     return (own and job.sharding not in GATHERED if stated is None else stated) and not quant.startswith(_NOT_UPCAST)
-
-
-OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")

@@ -37,6 +37,21 @@ from oomkb.memory.states import GGUF_BYTES, QUANT_BYTES, layers_and_output, weig
 from oomkb.units import GIB
 
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
+_STEP: Final = 16
+"""Tokens of a block of the cache: lengths are given in whole blocks."""
+_USUAL_LENGTH: Final = 2048
+"""Tokens of a sequence that a script generates where none are stated, as for training (``setting.py``)."""
+_TAKEN_LENGTH: Final = 8192
+"""Tokens of a server's request where no length is stated, no more than the model's own context."""
+_SPECULATED: Final = 3
+"""Tokens that a head speculates where nothing is said."""
+# How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
+_WEIGHTS_SIGMA: Final = 0.02
+_ACTIVATIONS_SIGMA: Final = 0.2
+_OUTSIDE_SIGMA_BYTES: Final = 0.25 * GIB
+_GRAPHS_SIGMA: Final = 0.4
+_CARD_SIGMA: Final = 0.02
+"""How closely a process keeps to its share of the card, graphs and context included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,23 +96,6 @@ def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | 
     if isinstance(extra.model, str) and any(word in extra.model.lower() for word in _HEADS):
         return None
     return extra_shape(extra, shapes)
-
-
-_STEP: Final = 16
-"""Tokens of a block of the cache: lengths are given in whole blocks."""
-_USUAL_LENGTH: Final = 2048
-"""Tokens of a sequence that a script generates where none are stated, as for training (``setting.py``)."""
-_TAKEN_LENGTH: Final = 8192
-"""Tokens of a server's request where no length is stated, no more than the model's own context."""
-_SPECULATED: Final = 3
-"""Tokens that a head speculates where nothing is said."""
-# How closely the parts are known, relative to themselves (published start-up figures, tests/kb/memory/data).
-_WEIGHTS_SIGMA: Final = 0.02
-_ACTIVATIONS_SIGMA: Final = 0.2
-_OUTSIDE_SIGMA_BYTES: Final = 0.25 * GIB
-_GRAPHS_SIGMA: Final = 0.4
-_CARD_SIGMA: Final = 0.02
-"""How closely a process keeps to its share of the card, graphs and context included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,7 @@ PREFERENCE: Final = frozenset({"dpo", "orpo", "simpo", "kto", "rm"})
 WITHOUT_LOGITS: Final = frozenset({"rm", "embedding"})  # the head makes a number or a vector
 PREFERRED: Final = frozenset({"dpo", "orpo", "simpo", "kto", "distill"})
 ONLINE: Final = frozenset({"grpo", "ppo"})
+_FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,9 +336,6 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         upcast="vocab-parallel" if megatron else loss_copies(job, round(batch), shape.dims.model_type),
         assumed=filled,
     )
-
-
-_FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"})
 
 
 def _is_megatron(job: Job, sharding: str) -> bool:

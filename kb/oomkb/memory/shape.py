@@ -30,6 +30,30 @@ from oomkb.memory.names import unread_parts
 from oomkb.memory.vision import VisionShape
 
 __all__ = ["LayerShape", "Linear", "ModelShape"]
+_DEPTH: Final = 12
+_NODES: Final = 20_000
+_LARGEST_PARAMS: Final = 10**15
+_DEPTHS: Final = ((0.7, 24), (2, 16), (4.5, 28), (9, 32), (16, 40), (40, 60), (80, 80), (200, 96))
+# Experts that were bare parameters from the start, or that PEFT does not convert: adapters skip them.
+_BARE_EXPERTS: Final = frozenset({"gpt_oss", "granitemoe", "granitemoeshared", "dbrx", "llama4_text", "qwen2_moe"})
+_EXPERT_NAMES: Final = frozenset({"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"})
+_ALL: Final = frozenset({"all-linear", "all", "auto", "all_linear"})
+# What other frameworks call the same matrices (litgpt: q, v; torchtune: output_proj, w1..w3; Megatron: linear_*).
+_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "q_proj": ("q", "query", "wq", "linear_qkv"),
+    "k_proj": ("k", "key", "wk", "linear_qkv"),
+    "v_proj": ("v", "value", "wv", "linear_qkv"),
+    "o_proj": ("o", "output_proj", "wo", "linear_proj", "dense", "projection"),
+    "gate_proj": ("w1", "linear_fc1", "mlp", "gate"),
+    "up_proj": ("w3", "linear_fc1", "mlp"),
+    "down_proj": ("w2", "linear_fc2", "mlp"),
+    "dense": ("o", "output_proj", "projection"),
+    "query_key_value": ("q", "k", "v", "qkv", "q_proj", "k_proj", "v_proj"),
+    "qkv_proj": ("q_proj", "k_proj", "v_proj", "q", "k", "v"),
+    "c_attn": ("q_proj", "k_proj", "v_proj"),
+    "fc1": ("mlp",),
+    "fc2": ("mlp",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,11 +324,6 @@ def _read(config: Mapping[str, Any], name: str) -> ModelShape:
     return shape
 
 
-_DEPTH: Final = 12
-_NODES: Final = 20_000
-_LARGEST_PARAMS: Final = 10**15
-
-
 def _read_checked(config: Mapping[str, Any], name: str) -> ModelShape:
     dims, family, known, warnings = read_dims(config)
     label = name or str(config.get("name") or config.get("_name_or_path") or config.get("model_type") or "")
@@ -328,13 +347,6 @@ def _read_checked(config: Mapping[str, Any], name: str) -> ModelShape:
     )
 
 
-_DEPTHS: Final = ((0.7, 24), (2, 16), (4.5, 28), (9, 32), (16, 40), (40, 60), (80, 80), (200, 96))
-# Experts that were bare parameters from the start, or that PEFT does not convert: adapters skip them.
-_BARE_EXPERTS: Final = frozenset({"gpt_oss", "granitemoe", "granitemoeshared", "dbrx", "llama4_text", "qwen2_moe"})
-_EXPERT_NAMES: Final = frozenset({"gate_proj", "up_proj", "down_proj", "w1", "w2", "w3"})
-_ALL: Final = frozenset({"all-linear", "all", "auto", "all_linear"})
-
-
 def adapted(linear: Linear, targets: str | tuple[str, ...] | None) -> bool:
     """Whether LoRA with ``targets`` puts an adapter on this matrix (PEFT: on modules, by the end of their name)."""
     if not linear.module or linear.part == "head":
@@ -350,21 +362,3 @@ def adapted(linear: Linear, targets: str | tuple[str, ...] | None) -> bool:
 def _of_shared(target: str) -> bool:
     """Whether a target names shared experts alone: ``shared_expert.up_proj``."""
     return target.rpartition(".")[0].rpartition(".")[2].startswith("shared")
-
-
-# What other frameworks call the same matrices (litgpt: q, v; torchtune: output_proj, w1..w3; Megatron: linear_*).
-_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
-    "q_proj": ("q", "query", "wq", "linear_qkv"),
-    "k_proj": ("k", "key", "wk", "linear_qkv"),
-    "v_proj": ("v", "value", "wv", "linear_qkv"),
-    "o_proj": ("o", "output_proj", "wo", "linear_proj", "dense", "projection"),
-    "gate_proj": ("w1", "linear_fc1", "mlp", "gate"),
-    "up_proj": ("w3", "linear_fc1", "mlp"),
-    "down_proj": ("w2", "linear_fc2", "mlp"),
-    "dense": ("o", "output_proj", "projection"),
-    "query_key_value": ("q", "k", "v", "qkv", "q_proj", "k_proj", "v_proj"),
-    "qkv_proj": ("q_proj", "k_proj", "v_proj", "q", "k", "v"),
-    "c_attn": ("q_proj", "k_proj", "v_proj"),
-    "fc1": ("mlp",),
-    "fc2": ("mlp",),
-}

@@ -16,6 +16,9 @@ from oomkb.memory.step import Extra
 _NOTHING: Final[Mapping[str, float]] = {}
 Moments = Mapping[str, list[dict[str, float]]]
 """By phase: terms of the instants at which the wrapper works between two operations of the model."""
+_REDUCED: Final = 4.0
+"""Bytes of an element while gradients are reduced."""
+_ENDS: Final = ("first", "embedding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,6 @@ def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
         return backward(part, share)
 
     return extra
-
-
-_REDUCED: Final = 4.0
-"""Bytes of an element while gradients are reduced."""
 
 
 def _reduced(s: Setting, u: Units) -> tuple[float, float, float, float]:
@@ -290,9 +289,6 @@ def zero_early_extra(s: Setting, states: States) -> Extra:
         return {"buckets": 0.0 if s.adapters and not s.tables and part == "logits" else states.bucket, "gradients": own}
 
     return extra
-
-
-_ENDS: Final = ("first", "embedding")
 
 
 def extra_of(s: Setting, shape: ModelShape, states: States) -> Extra:

@@ -18,6 +18,44 @@ from oomkb.memory.shape import Linear, ModelShape
 
 _RANK: Final = 128
 """GaLore's and APOLLO's rank where none is stated (their ``optim_args`` in transformers)."""
+# Bytes per quantized element. bitsandbytes: 4 bits and one fp32 scale per 64; double quantization: one byte per 64 and
+# one fp32 per 64 x 256 (arXiv 2305.14314, section 3). GPTQ and AWQ at group size 128: fp16 scale and 4-bit zero.
+QUANT_BYTES: Final[Mapping[str, float]] = {
+    "nf4": 0.5 + 4 / 64,
+    "nf4-double": 0.5 + 1 / 64 + 4 / (64 * 256),
+    "int8": 1 + 4 / 4096,
+    "fp8": 1.0,
+    "gptq-int4": 0.5 + 2.5 / 128,
+    "gptq-int8": 1 + 3 / 128,
+    "awq-int4": 0.5 + 2.5 / 128,
+    "mxfp4": 0.5 + 1 / 32,
+    "nvfp4": 0.5 + 1 / 16,  # one scale of 8 bits for 16 (compressed-tensors ``FP4A16``, ModelOpt ``NVFP4``)
+    "int4-experts": 0.5 + 2 / 32,  # one bf16 scale for 32 (moonshotai/Kimi-K2-Thinking, config.json)
+}
+GGUF_BYTES: Final[Mapping[str, float]] = {
+    name: bits / 8
+    for name, bits in (
+        *(("iq1_s", 1.69), ("iq1_m", 1.86), ("iq2_xxs", 2.13), ("iq2_xs", 2.37), ("iq2_s", 2.48), ("iq2_m", 2.70)),
+        *(("q2_k", 2.94), ("iq3_xxs", 3.07), ("iq3_xs", 3.27), ("q3_k_s", 3.44), ("iq3_m", 3.58), ("q3_k_m", 3.84)),
+        *(("q3_k_l", 4.19), ("iq4_xs", 4.32), ("q4_0", 4.5), ("q4_k_s", 4.54), ("q4_k_m", 4.80), ("q4_1", 5.0)),
+        *(("q5_k_s", 5.50), ("q5_k_m", 5.65), ("q6_k", 6.56), ("q8_0", 8.5)),
+    )
+}
+"""Bytes of a weight of the layers in the mixes of llama.cpp: bits of the 8B in ``tools/quantize/README.md``, less its
+embedding and output."""
+_GGUF_HEAD: Final = 6.5625 / 8
+"""Bytes of a weight of the output, Q6_K in every mix below 8 bits (llama.cpp ``src/llama-quant.cpp``)."""
+_GGUF_BLOCK: Final = 256
+_GGUF_UNEVEN: Final = 1.2 / 8
+"""More bytes of a weight in rows that are no multiple of a block: Q4_K gives way to Q5_0, Q6_K to Q8_0 (the same file;
+the files of Qwen2.5 72B, whose rows of 29,568 are none, are larger by as much)."""
+_EXPERTS_ONLY: Final = frozenset({"mxfp4", "int4-experts"})
+"""Checkpoints whose attention stays in 16 bits (openai/gpt-oss-20b ``modules_to_not_convert``)."""
+_TWO_MOMENTS: Final = 1.5
+"""Bytes an element of block-wise states: one moment takes little more than one byte, two little more than two."""
+_SHARDED_GRADS: Final = GATHERED | {"zero2"}
+_SHARDED_STATES: Final = _SHARDED_GRADS | {"zero1", "distributed-optimizer"}
+_NO_TRAINER: Final = ("torchtune", "titan", "litgpt", "lit-gpt", "megatron", "nemo", "xtuner", "accelerate", "fsdp")
 
 
 def moment_bytes(s: Setting, shape: ModelShape, kind: Optimizer, each: float, stated: float) -> float:
@@ -92,45 +130,6 @@ def _sides(shape: ModelShape) -> int:
     tables = 1 if d.tied else 2
     vectors = shape.text_params - inside - tables * d.vocab * d.embed_width - d.position_rows * d.hidden
     return sides + tables * (d.vocab + d.embed_width) + d.position_rows + max(0, vectors)
-
-
-# Bytes per quantized element. bitsandbytes: 4 bits and one fp32 scale per 64; double quantization: one byte per 64 and
-# one fp32 per 64 x 256 (arXiv 2305.14314, section 3). GPTQ and AWQ at group size 128: fp16 scale and 4-bit zero.
-QUANT_BYTES: Final[Mapping[str, float]] = {
-    "nf4": 0.5 + 4 / 64,
-    "nf4-double": 0.5 + 1 / 64 + 4 / (64 * 256),
-    "int8": 1 + 4 / 4096,
-    "fp8": 1.0,
-    "gptq-int4": 0.5 + 2.5 / 128,
-    "gptq-int8": 1 + 3 / 128,
-    "awq-int4": 0.5 + 2.5 / 128,
-    "mxfp4": 0.5 + 1 / 32,
-    "nvfp4": 0.5 + 1 / 16,  # one scale of 8 bits for 16 (compressed-tensors ``FP4A16``, ModelOpt ``NVFP4``)
-    "int4-experts": 0.5 + 2 / 32,  # one bf16 scale for 32 (moonshotai/Kimi-K2-Thinking, config.json)
-}
-GGUF_BYTES: Final[Mapping[str, float]] = {
-    name: bits / 8
-    for name, bits in (
-        *(("iq1_s", 1.69), ("iq1_m", 1.86), ("iq2_xxs", 2.13), ("iq2_xs", 2.37), ("iq2_s", 2.48), ("iq2_m", 2.70)),
-        *(("q2_k", 2.94), ("iq3_xxs", 3.07), ("iq3_xs", 3.27), ("q3_k_s", 3.44), ("iq3_m", 3.58), ("q3_k_m", 3.84)),
-        *(("q3_k_l", 4.19), ("iq4_xs", 4.32), ("q4_0", 4.5), ("q4_k_s", 4.54), ("q4_k_m", 4.80), ("q4_1", 5.0)),
-        *(("q5_k_s", 5.50), ("q5_k_m", 5.65), ("q6_k", 6.56), ("q8_0", 8.5)),
-    )
-}
-"""Bytes of a weight of the layers in the mixes of llama.cpp: bits of the 8B in ``tools/quantize/README.md``, less its
-embedding and output."""
-_GGUF_HEAD: Final = 6.5625 / 8
-"""Bytes of a weight of the output, Q6_K in every mix below 8 bits (llama.cpp ``src/llama-quant.cpp``)."""
-_GGUF_BLOCK: Final = 256
-_GGUF_UNEVEN: Final = 1.2 / 8
-"""More bytes of a weight in rows that are no multiple of a block: Q4_K gives way to Q5_0, Q6_K to Q8_0 (the same file;
-the files of Qwen2.5 72B, whose rows of 29,568 are none, are larger by as much)."""
-_EXPERTS_ONLY: Final = frozenset({"mxfp4", "int4-experts"})
-"""Checkpoints whose attention stays in 16 bits (openai/gpt-oss-20b ``modules_to_not_convert``)."""
-_TWO_MOMENTS: Final = 1.5
-"""Bytes an element of block-wise states: one moment takes little more than one byte, two little more than two."""
-_SHARDED_GRADS: Final = GATHERED | {"zero2"}
-_SHARDED_STATES: Final = _SHARDED_GRADS | {"zero1", "distributed-optimizer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,9 +345,6 @@ def _largest_matrix(shape: ModelShape, split: int) -> float:
         for m in layer.linears
     )
     return max(float(shape.dims.vocab * shape.dims.embed_width), *matrices)
-
-
-_NO_TRAINER: Final = ("torchtune", "titan", "litgpt", "lit-gpt", "megatron", "nemo", "xtuner", "accelerate", "fsdp")
 
 
 def _wide_embedding(s: Setting, shape: ModelShape, stated: float, fixed: float) -> float:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 FILE: Final = Path(__file__).parent / "families" / "mixer_forms.toml"
 _OUTPUTS: Final = ("inner", "values", "hidden")
 """Which of the sizes is the width that the output projection takes."""
+_PACKAGES: Final = {"delta": "flash-linear-attention, causal-conv1d", "conv": "causal-conv1d"}
 
 
 @cache
@@ -62,9 +63,6 @@ def notes_of(job: Job, shape: ModelShape) -> tuple[Note, ...]:
     if not kind or has_mixer_kernels(job):
         return ()
     return (note("estimate.mixers-in-torch", packages=_PACKAGES.get(kind, "mamba-ssm, causal-conv1d")),)
-
-
-_PACKAGES: Final = {"delta": "flash-linear-attention, causal-conv1d", "conv": "causal-conv1d"}
 
 
 def _kind(shape: ModelShape) -> str:

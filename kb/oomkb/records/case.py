@@ -19,6 +19,34 @@ from typing import Annotated, Any, Final, TypeAlias
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
+_KIND: Final = {
+    "maintainer-said": "maintainer",
+    "user-said": "user",
+    "arithmetic": "arithmetic",
+    "reproduced": "reproduced",
+    "inference": "reasoning",
+}
+_STATUS: Final = {
+    "worked": "confirmed-by-reporter",
+    "elsewhere": "confirmed-by-reporter",
+    "released": "confirmed-by-maintainer",
+    "merged": "confirmed-by-maintainer",
+    "reproduced": "arithmetic",
+    "arithmetic": "arithmetic",
+    "in-vain": "unknown",
+    "unknown": "unknown",
+}
+"""Kind of standing -> status of the JSON documents; every other kind is ``suggested``."""
+SCHEMA: Final = 2
+"""The version of the record format: no file of another is left."""
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+Words: TypeAlias = Mapping[str, str]
+"""language -> text; ``en`` and ``zh`` are always there"""
+# A bound beside a type is held by what checks files (oomkb.records.schema).
+Text = Annotated[str, ("min_length", 1)]
+Line = Annotated[str, ("min_length", 8)]
+Gib = Annotated[float, ("gt", 0)]
+
 
 @dataclass(frozen=True, slots=True)
 class Witness:
@@ -56,26 +84,6 @@ class Standing:
     """The day on which ``ref`` could not be opened, so that nobody could compare."""
 
 
-_KIND: Final = {
-    "maintainer-said": "maintainer",
-    "user-said": "user",
-    "arithmetic": "arithmetic",
-    "reproduced": "reproduced",
-    "inference": "reasoning",
-}
-_STATUS: Final = {
-    "worked": "confirmed-by-reporter",
-    "elsewhere": "confirmed-by-reporter",
-    "released": "confirmed-by-maintainer",
-    "merged": "confirmed-by-maintainer",
-    "reproduced": "arithmetic",
-    "arithmetic": "arithmetic",
-    "in-vain": "unknown",
-    "unknown": "unknown",
-}
-"""Kind of standing -> status of the JSON documents; every other kind is ``suggested``."""
-
-
 def standing_of(witnesses: Sequence[Witness], reports: Collection[str] = ()) -> Standing:
     """The strongest thing that the witnesses bear out; one who tried it in vain outweighs who only says so.
 
@@ -109,18 +117,6 @@ def _page(url: str) -> str:
 def status_of(witnesses: Sequence[Witness]) -> str:
     """One of :data:`~oomkb.records.taxonomy.STATUSES`."""
     return _STATUS.get(standing_of(witnesses).kind, "suggested")
-
-
-SCHEMA: Final = 2
-"""The version of the record format: no file of another is left."""
-
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
-Words: TypeAlias = Mapping[str, str]
-"""language -> text; ``en`` and ``zh`` are always there"""
-# A bound beside a type is held by what checks files (oomkb.records.schema).
-Text = Annotated[str, ("min_length", 1)]
-Line = Annotated[str, ("min_length", 8)]
-Gib = Annotated[float, ("gt", 0)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,10 @@ from oomkb.state import baked_dir, state_dir, write_atomically
 
 T = TypeVar("T")
 Read = Callable[[Any], Any]
+_FORMAT: Final = 3
+"""Raise it when :class:`Case` changes its fields."""
+_PACKAGED: Final = "cases.json"
+_UNREADABLE: Final = (OSError, OomdocError, ValueError, KeyError, TypeError)
 
 
 def from_plain(kind: type[T], plain: dict[str, Any]) -> T:
@@ -61,19 +65,12 @@ def _reader(hint: Any) -> Read | None:
     return None
 
 
-_FORMAT: Final = 3
-"""Raise it when :class:`Case` changes its fields."""
-
-
 def fingerprint(files: Sequence[Listed]) -> str:
     """What changes whenever one of the files does."""
     digest = hashlib.sha256(f"oomkb.records {_FORMAT}".encode())
     for path, size_bytes, changed_ns in files:
         digest.update(f"\0{path}\0{size_bytes}\0{changed_ns}".encode())
     return digest.hexdigest()
-
-
-_PACKAGED: Final = "cases.json"
 
 
 def _place(folders_key: str) -> Path:
@@ -109,9 +106,6 @@ def load_with_package(root: Path, files: Sequence[Listed]) -> tuple[Case, ...] |
         if body["mark"] == _package_mark(root, files):
             return tuple(from_plain(Case, c | {"path": str(root / c["path"])}) for c in body["cases"])
     return None
-
-
-_UNREADABLE: Final = (OSError, OomdocError, ValueError, KeyError, TypeError)
 
 
 def _text(mark: str, cases: Iterable[Mapping[str, Any]], problems: Sequence[Mapping[str, str]] = ()) -> bytes:

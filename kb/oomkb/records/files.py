@@ -14,6 +14,9 @@ from oomkb.untrusted import yaml_document
 
 _TOKEN: Final = lazy(r"[㐀-鿿]|[a-z0-9_]{1,200}")
 _CHINESE: Final = lazy(r"[㐀-鿿]")
+MAX_BYTES: Final = 64 * 1024
+Listed = tuple[str, int, int]
+"""A case file: its path, its size in bytes and when it was changed (ns)."""
 
 
 def tokens(text: str) -> list[str]:
@@ -50,13 +53,6 @@ def shared_run(one: str, other: str, *, words: int = 8, characters: int = 14) ->
 
 def _runs(words: list[str], size: int) -> list[tuple[str, ...]]:
     return [tuple(words[i : i + size]) for i in range(max(len(words) - size + 1, 0))]
-
-
-MAX_BYTES: Final = 64 * 1024
-
-
-Listed = tuple[str, int, int]
-"""A case file: its path, its size in bytes and when it was changed (ns)."""
 
 
 def listed(folder: Path) -> list[Listed]:

@@ -17,6 +17,9 @@ from oomkb.records.case import Case
 from oomkb.records.files import Listed, case_id, listed, parse, read_text
 
 Problems = tuple[RecordError, ...]
+_WALK_EVERY_S: Final = 0.25
+_READ: Final[dict[Listed, Case]] = {}
+"""The cases of the files of the last state: where one file changes, the others are not read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,6 @@ def cached_cases() -> tuple[Case, ...]:
     return _lately((cases_dir(), *private_dirs()), int(time.monotonic() / _WALK_EVERY_S))
 
 
-_WALK_EVERY_S: Final = 0.25
-
-
 @lru_cache(maxsize=2)
 def _lately(_folders: tuple[Path, ...], _moment: int) -> tuple[Case, ...]:
     return load_cases()
@@ -156,10 +156,6 @@ def _load(folders: tuple[tuple[Path, bool], ...], files: tuple[tuple[Listed, ...
     plain = [{"message": e.message, "where": e.where, "hint": e.hint} for e in problems]
     compiled.store(folders_key, mark, ordered, plain)
     return Loaded(ordered, tuple(problems))
-
-
-_READ: Final[dict[Listed, Case]] = {}
-"""The cases of the files of the last state: where one file changes, the others are not read again."""
 
 
 def _remember(cases: Iterable[Case], files: Iterable[Iterable[Listed]]) -> None:

@@ -30,6 +30,14 @@ _BINARY: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Pow: operator.pow,
 }
+Finding = tuple[str, str, str]
+_BOUNDS: Final = frozenset({"merged-code", "maintainer-said", "reporter-tried", "reproduced"})
+"""Witnesses of a version's bound: what is merged, what the project says, what was tried from release to release."""
+_SLUG: Final = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){0,15}")
+_FORGE: Final = re.compile(
+    r"https://(?:github\.com|gitee\.com)/[\w.-]{1,60}/[\w.-]{1,100}/(issues|pull|pulls|discussions)(/.{0,200})?"
+)
+_URL: Final = re.compile(r"https://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}(?:/[^\s<>\"]{0,500})?")
 
 
 def check_sum(text: str) -> str:
@@ -75,16 +83,6 @@ def _value(node: ast.expr) -> float:
             raise ValueError("a power that large")
         return _BINARY[type(node.op)](left, right)
     raise ValueError("not a number or an operation on numbers")
-
-
-Finding = tuple[str, str, str]
-_BOUNDS: Final = frozenset({"merged-code", "maintainer-said", "reporter-tried", "reproduced"})
-"""Witnesses of a version's bound: what is merged, what the project says, what was tried from release to release."""
-_SLUG: Final = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){0,15}")
-_FORGE: Final = re.compile(
-    r"https://(?:github\.com|gitee\.com)/[\w.-]{1,60}/[\w.-]{1,100}/(issues|pull|pulls|discussions)(/.{0,200})?"
-)
-_URL: Final = re.compile(r"https://[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}(?:/[^\s<>\"]{0,500})?")
 
 
 def place(case: Case) -> Iterator[Finding]:

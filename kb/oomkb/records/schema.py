@@ -21,7 +21,6 @@ from oomkb.records.case import SCHEMA, Case, Witness
 from oomkb.records.compiled import from_plain
 
 __all__ = ["Case", "Record", "json_schema", "to_case"]
-
 Text = Annotated[str, Field(min_length=1)]
 Date = Annotated[
     str,
@@ -29,17 +28,33 @@ Date = Annotated[
     Field(pattern=r"^[12]\d{3}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?$"),
 ]
 """A day, or a month or year where the day is not known."""
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
-
 Day = Annotated[
     str,
     BeforeValidator(lambda value: value.isoformat() if isinstance(value, datetime.date) else value),
     Field(pattern=r"^20\d\d-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])$"),
 ]
+_MODELS: Final[dict[Any, Any]] = {}
+_CODE: Final = frozenset({"pull", "commit", "release"})
+_NEEDS: Final[Mapping[str, frozenset[str]]] = {
+    "reporter-tried": frozenset({"ref", "result"}),
+    "arithmetic": frozenset({"sum"}),
+    "reproduced": frozenset({"command"}),
+    "inference": frozenset(),
+}
+_By = Literal["reporter-tried", "maintainer-said", "user-said", "merged-code", "arithmetic", "reproduced", "inference"]
+_Safety = Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
+_Role = Literal["report", "fix", "evidence", "docs", "advisory", "discussion"]
+_NOT_WRITTEN: Final[dict[str, Any]] = dict.fromkeys(
+    (
+        *("id", "private", "path", "digest", "schema"),
+        *("cause_witness", "why_witness", "outcome_witness", "outcome_before", "outcome_after"),
+    )
+)
+"""Fields of a case that its file writes in another place, or not at all."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 class _Compared(_Strict):
@@ -70,9 +85,6 @@ def _strict(kind: type, name: str, *, base: type[BaseModel] = _Strict, **written
     fields |= {name: value for name, value in written.items() if value is not None}
     _MODELS[kind] = create_model(name, __base__=base, __doc__=kind.__doc__, **fields)
     return _MODELS[kind]
-
-
-_MODELS: Final[dict[Any, Any]] = {}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -119,16 +131,6 @@ class _Witness(_Strict):
         return self
 
 
-_CODE: Final = frozenset({"pull", "commit", "release"})
-_NEEDS: Final[Mapping[str, frozenset[str]]] = {
-    "reporter-tried": frozenset({"ref", "result"}),
-    "arithmetic": frozenset({"sum"}),
-    "reproduced": frozenset({"command"}),
-    "inference": frozenset(),
-}
-_By = Literal["reporter-tried", "maintainer-said", "user-said", "merged-code", "arithmetic", "reproduced", "inference"]
-
-
 def _made(name: str, base: type[BaseModel] = _Strict, **fields: Any) -> Any:
     """A strict model of what only files have; ``Any``, since no type checker sees into what is made."""
     return create_model(name, __base__=base, **fields)
@@ -151,9 +153,7 @@ Witnesses = _many(WitnessRecord)
 _strict(light.Signature, "SignatureRecord", means=(Words, ...))
 _strict(light.Hardware, "HardwareRecord")
 OutcomeRecord = _strict(light.Outcome, "OutcomeRecord")
-_Safety = Literal["same-numbers", "changed-numerics", "changed-training", "not-applicable"]
 FixRecord = _strict(light.Fix, "FixRecord", safety=(_Safety, ...), witness=(Witnesses, ...))
-_Role = Literal["report", "fix", "evidence", "docs", "advisory", "discussion"]
 ReferenceRecord = _strict(
     light.Reference,
     "ReferenceRecord",
@@ -177,13 +177,6 @@ OutcomesRecord = _made(
     after=(OutcomeRecord, OutcomeRecord()),
     witness=(_many(WitnessRecord, 0), []),
 )
-_NOT_WRITTEN: Final[dict[str, Any]] = dict.fromkeys(
-    (
-        *("id", "private", "path", "digest", "schema"),
-        *("cause_witness", "why_witness", "outcome_witness", "outcome_before", "outcome_after"),
-    )
-)
-"""Fields of a case that its file writes in another place, or not at all."""
 Record = _strict(
     Case,
     "Record",

@@ -13,6 +13,11 @@ from oomkb.records.case import Affected, Case, Range
 if TYPE_CHECKING:
     from packaging.version import Version
 
+_ALIASES: Final[Mapping[str, str]] = {"pytorch": "torch", "llama-factory": "llamafactory", "swift": "ms-swift"}
+_TRIED: Final = frozenset({"worked", "elsewhere", "released", "merged"})
+_NEAR_SERIES: Final = 6
+"""Release series (minor versions) that it is still reasonable to go back by: about half a year to a year."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
@@ -27,9 +32,6 @@ class Hit:
     def fixed(self) -> str | None:
         """The first version with the fix, where one exists."""
         return self.range.fixed
-
-
-_ALIASES: Final[Mapping[str, str]] = {"pytorch": "torch", "llama-factory": "llamafactory", "swift": "ms-swift"}
 
 
 @lru_cache(maxsize=4096)
@@ -90,9 +92,6 @@ def _same(one: str, other: str) -> bool:
     return one.strip() == other if here is None or there is None else here == there
 
 
-_TRIED: Final = frozenset({"worked", "elsewhere", "released", "merged"})
-
-
 def last_good(case: Case, package: str, range_: Range) -> str | None:
     """The release before the range that a fix of the case goes back to, where somebody tried that or merged it.
 
@@ -103,10 +102,6 @@ def last_good(case: Case, package: str, range_: Range) -> str | None:
         if chosen and case.standing(fix).kind in _TRIED and _right_before(chosen, range_.introduced):
             return chosen
     return None
-
-
-_NEAR_SERIES: Final = 6
-"""Release series (minor versions) that it is still reasonable to go back by: about half a year to a year."""
 
 
 def is_near(installed: str | None, older: str) -> bool:

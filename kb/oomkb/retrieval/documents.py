@@ -16,6 +16,9 @@ from oomkb.retrieval.text import MAX_CHARS, bilingual, gloss, search_words, spel
 from oomkb.tables import read_toml
 
 _BLANKS: Final = re.compile(r"\s+")
+_HEADING_CHARS: Final = 400
+_SYMPTOM_CHARS: Final = (320, 160)
+"""How much of the first and of the second symptom: embedding costs about 0.2 ms per token and core."""
 
 
 def matched(text: str, cases: Sequence[Case]) -> dict[int, tuple[float, str]]:
@@ -40,11 +43,6 @@ def matched(text: str, cases: Sequence[Case]) -> dict[int, tuple[float, str]]:
 @lru_cache(maxsize=65_536)
 def _plain(text: str) -> str:
     return _BLANKS.sub(" ", text.lower()).strip()
-
-
-_HEADING_CHARS: Final = 400
-_SYMPTOM_CHARS: Final = (320, 160)
-"""How much of the first and of the second symptom: embedding costs about 0.2 ms per token and core."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ from oomkb.tables import read_toml
 if TYPE_CHECKING:
     import numpy as np
 
-
 _MIN_CAUSE_PROBABILITY: Final = 0.4
 """Probability of a cause from which on somebody who reads it is shown where it struck before."""
 _TOP_SHOWN: Final = 3
 """Cases that a person looks at."""
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +197,6 @@ def _fitted() -> dict[str, Any]:
 
 def _logistic(value: float) -> float:
     return 1 / (1 + math.exp(-max(-50.0, min(50.0, value))))
-
-
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,20 @@ _RESERVED: Final = lazy(rf"; {_SIZE} reserved in total by PyTorch\)?", re.IGNORE
 _TRIED: Final = lazy(rf"[Tt]ried to allocate {_SIZE}", re.IGNORECASE)
 _TENSORS: Final = lazy(rf"{_SIZE} is allocated by PyTorch|{_SIZE} already allocated", re.IGNORECASE)
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
+_WORD: Final = lazy(r"[a-z0-9][a-z0-9'\-_]*")
+MAX_CHARS: Final = 20_000
+"""More than this of a query or a record is not read: the digest of a log is a few KB."""
+_CJK: Final = "\u3400-\u4dbf\u4e00-\u9fff"
+_PIECE: Final = lazy(rf"[{_CJK}]+|(?<![\w.])-\d{{1,2}}(?!\w)|[A-Za-z0-9_]+(?:[.\-/:][A-Za-z0-9_]+)*")
+_RUN: Final = lazy(rf"[{_CJK}]+")
+_PART: Final = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_NUMBER: Final = lazy(r"[\d.:/]+(?:e\d+|k|g|b|gb|gib|mb|mib|x)?", re.IGNORECASE)
+_EXIT_CODES: Final = frozenset({"-9", "-11", "-7", "-15", "137", "139", "135", "143"})
+_STOP: Final = frozenset(
+    """a an and are as at be but by do does for from had has have i if in into is it its me my no not of on or our so
+    that the their then there this to was we were what when where which while who why will with would you your just
+    like same get gets got can could should am about after before any all than too very how""".split()  # noqa: SIM905
+)
 
 
 def telling(text: str) -> str:
@@ -56,9 +70,6 @@ def _first(pattern: re.Pattern[str], text: str) -> float:
 
 def _bytes(size: tuple[str, ...]) -> float:
     return float(size[0]) * _UNITS[size[1].upper()]
-
-
-_WORD: Final = lazy(r"[a-z0-9][a-z0-9'\-_]*")
 
 
 def _table(name: str) -> dict[str, str]:
@@ -131,22 +142,6 @@ def widened(text: str) -> str:
                 break
         at += step
     return " ".join(found)
-
-
-MAX_CHARS: Final = 20_000
-"""More than this of a query or a record is not read: the digest of a log is a few KB."""
-
-_CJK: Final = "\u3400-\u4dbf\u4e00-\u9fff"
-_PIECE: Final = lazy(rf"[{_CJK}]+|(?<![\w.])-\d{{1,2}}(?!\w)|[A-Za-z0-9_]+(?:[.\-/:][A-Za-z0-9_]+)*")
-_RUN: Final = lazy(rf"[{_CJK}]+")
-_PART: Final = lazy(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_NUMBER: Final = lazy(r"[\d.:/]+(?:e\d+|k|g|b|gb|gib|mb|mib|x)?", re.IGNORECASE)
-_EXIT_CODES: Final = frozenset({"-9", "-11", "-7", "-15", "137", "139", "135", "143"})
-_STOP: Final = frozenset(
-    """a an and are as at be but by do does for from had has have i if in into is it its me my no not of on or our so
-    that the their then there this to was we were what when where which while who why will with would you your just
-    like same get gets got can could should am about after before any all than too very how""".split()  # noqa: SIM905
-)
 
 
 def is_cjk(character: str) -> bool:

@@ -24,6 +24,15 @@ from oomkb.kept import lazy
 if TYPE_CHECKING:
     import numpy as np
 
+_FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
+_TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
+_MIN_FIGURE_CHARS: Final = 3
+"""Characters of a figure that tells threads apart: 8 GPUs or a batch of 16 are everybody's."""
+_MIN_MARKS: Final = 12
+"""Different marks of a text that can be told apart: three words are in some thread always."""
+_MIN_LIKENESS: Final = 0.3
+"""Likeness under which two reports have nothing to do with each other."""
+
 
 def arrays_of(name: str) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of ``data/<name>.npz`` by their names; nothing in it is unpickled, and every part has its checksum.
@@ -44,16 +53,6 @@ def _read(name: str) -> dict[str, np.ndarray[Any, Any]]:
     with (files("oomkb.retrieval") / "data" / f"{name}.npz").open("rb") as file:
         found = np.load(file, allow_pickle=False)
         return {array: found[array] for array in found.files}
-
-
-_FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
-_TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
-_MIN_FIGURE_CHARS: Final = 3
-"""Characters of a figure that tells threads apart: 8 GPUs or a batch of 16 are everybody's."""
-_MIN_MARKS: Final = 12
-"""Different marks of a text that can be told apart: three words are in some thread always."""
-_MIN_LIKENESS: Final = 0.3
-"""Likeness under which two reports have nothing to do with each other."""
 
 
 @dataclass(frozen=True, slots=True)

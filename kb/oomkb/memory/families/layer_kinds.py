@@ -12,13 +12,24 @@ from oomkb.memory.names import of
 if TYPE_CHECKING:
     from oomkb.memory.families.dimensions import Dims
 
-
 _SHARED_WIDTHS = (
     "shared_expert_intermediate_size",
     "moe_shared_expert_intermediate_size",
     "shared_intermediate_size",
 )
 _SHARED_COUNTS = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert")
+Config = Mapping[str, Any]
+_PATTERN: Final[Mapping[str, str]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+_FIELDS: Final = (
+    ("head_dim", "head_dim"),
+    ("num_attention_heads", "heads"),
+    ("num_key_value_heads", "kv_heads"),
+    ("v_head_dim", "v_head_dim"),
+    ("intermediate_size", "ffn"),
+    ("kv_lora_rank", "kv_lora_rank"),
+    ("qk_nope_head_dim", "qk_nope_dim"),
+    ("q_lora_rank", "q_lora_rank"),
+)
 
 
 def _largest(value: Any) -> int:
@@ -86,9 +97,6 @@ def _sparse(kind: str, c: Config, layers: int) -> tuple[bool, ...]:
     return tuple(first <= i <= last and i not in dense and (i + 1) % every == 0 for i in range(layers))
 
 
-Config = Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One layer's place in the plan; equal slots are layers of the same kind."""
@@ -111,9 +119,6 @@ class Slot:
             return feed if feed != "none" else "attention none"
         part = "both" if "+" in self.mixer else "none" if self.mixer == "none" else "mixer"
         return f"{part} {feed}"
-
-
-_PATTERN: Final[Mapping[str, str]] = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
 
 
 def mixers_of(kind: str, c: Config, layers: int) -> tuple[str, ...]:
@@ -257,18 +262,6 @@ def _changes(d: Dims, c: Config, layer: int, shared: bool) -> tuple[tuple[str, A
     if d.encoder_layers and layer < d.encoder_layers:
         changes |= dict(d.encoder_changes)
     return tuple(sorted((k, v) for k, v in changes.items() if getattr(d, k) != v))
-
-
-_FIELDS: Final = (
-    ("head_dim", "head_dim"),
-    ("num_attention_heads", "heads"),
-    ("num_key_value_heads", "kv_heads"),
-    ("v_head_dim", "v_head_dim"),
-    ("intermediate_size", "ffn"),
-    ("kv_lora_rank", "kv_lora_rank"),
-    ("qk_nope_head_dim", "qk_nope_dim"),
-    ("q_lora_rank", "q_lora_rank"),
-)
 
 
 def _of_this_layer(own: Mapping[str, Any], layer: int) -> dict[str, Any]:

@@ -16,6 +16,10 @@ from oomkb.memory.names import whole
 
 Config = Mapping[str, Any]
 Mixed = tuple[tuple[Linear, ...], int]
+CACHING: Final = frozenset({"csa", "hca", "sca"})
+"""Mixers that are attention all the same, and keep something of every token."""
+Sizes = Mapping[str, float]
+_DELTA_CHUNK: Final = 64
 
 
 def _matrix(name: str, inputs: int, outputs: int, bias: bool = False) -> Linear:
@@ -220,11 +224,6 @@ MIXERS: Final[Mapping[str, Callable[[Config, int], Mixed]]] = {
     "rglru": _rglru,
 }
 """By kind of mixer: its matrices and its other parameters, for a configuration and a hidden size."""
-CACHING: Final = frozenset({"csa", "hca", "sca"})
-"""Mixers that are attention all the same, and keep something of every token."""
-
-
-Sizes = Mapping[str, float]
 
 
 def _delta_sizes(c: Config, length: int) -> Sizes:
@@ -262,9 +261,6 @@ def _mamba2_sizes(c: Config, length: int) -> Sizes:
 def _padded(length: int, chunk: int) -> float:
     """How much longer a sequence is once it is cut into chunks."""
     return -(-length // chunk) * chunk / length
-
-
-_DELTA_CHUNK: Final = 64
 
 
 def _mamba_sizes(c: Config, length: int) -> Sizes:

@@ -10,6 +10,13 @@ from oomkb.memory.families.encoder_decoder import pair_extra
 from oomkb.memory.names import whole
 
 _AUDIO = ("qwen2_audio", "qwen2_5_omni", "qwen3_omni", "voxtral", "audioflamingo", "musicflamingo", "gemma4")
+GEMMA3N_TOWERS: Final = 983_281_504
+"""MobileNet-V5, the audio encoder and both projections: what gemma-3n-E2B-it and -E4B-it (5,439,438,272 and
+7,849,978,192 parameters) hold beside their text models: the same in both; no configuration gives its sizes."""
+PHI4MM_TOWERS: Final = 907_966_432
+"""SigLIP, the speech encoder and their projections in Phi-4-multimodal-instruct (5,574,460,384 parameters published),
+without the text model and the adapters that its configuration describes."""
+_BERT = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "ernie", "data2vec-text", "electra"})
 
 
 def audio_known(config: Mapping[str, Any]) -> bool:
@@ -58,16 +65,6 @@ def _conformer(raw: Mapping[str, Any], hidden: int, layers: int, decoder: int) -
     return layers * layer + entry + wide * hidden + wide + wide * decoder
 
 
-GEMMA3N_TOWERS: Final = 983_281_504
-"""MobileNet-V5, the audio encoder and both projections: what gemma-3n-E2B-it and -E4B-it (5,439,438,272 and
-7,849,978,192 parameters) hold beside their text models: the same in both; no configuration gives its sizes."""
-
-
-PHI4MM_TOWERS: Final = 907_966_432
-"""SigLIP, the speech encoder and their projections in Phi-4-multimodal-instruct (5,574,460,384 parameters published),
-without the text model and the adapters that its configuration describes."""
-
-
 def extra_params(d: Dims, config: Mapping[str, Any]) -> int:
     """Per-layer embeddings, poolers, relative positions, audio towers."""
     c, h, kind = d.fields, d.hidden, d.model_type
@@ -92,9 +89,6 @@ def extra_params(d: Dims, config: Mapping[str, Any]) -> int:
     if kind == "mimo":  # multi-token prediction: norms of both inputs, their projection, a layer, a norm
         extra += int(c.get("num_nextn_predict_layers") or 0) * (2 * h * h + 3 * h + _plain_layer(d))
     return extra
-
-
-_BERT = frozenset({"bert", "roberta", "xlm-roberta", "camembert", "ernie", "data2vec-text", "electra"})
 
 
 def _outer(config: Mapping[str, Any]) -> Mapping[str, Any]:
