@@ -88,8 +88,7 @@ def tower_bytes(s: Setting, shape: ModelShape) -> TowerBytes:
     pixels = 4.0 * s.batch * images.pixels  # processors make fp32
     if images.frozen:
         return TowerBytes(pixels=pixels, forward=forward)
-    c, t, q = step.saved
-    kept = c + t * patches + q * square + joined
+    kept = step.saved_bytes(patches, square) + joined
     back = step.peak("backward", patches, square)[0]
     return TowerBytes(pixels=pixels, kept=kept, forward=forward + joined, backward=back)
 

@@ -150,16 +150,11 @@ class Critic:
         """Bytes of its gradients, and of what the optimizer's step makes of them."""
         return self.states.reduced + self.states.step
 
-    def kept(self, tokens: float, square: float) -> float:
-        """Bytes between its forward and its backward pass."""
-        c, t, q = self.step.saved
-        return c + t * tokens + q * square
-
-    def passing(self, phase: str, tokens: float, square: float) -> float:
+    def passing(self, phase: str) -> float:
         """Bytes at the fullest instant of its ``forward`` or ``backward`` pass."""
         wrapped = extra_of(self.setting, self.shape, self.states)
         names = [name for name in ((phase, "loss") if phase == "forward" else (phase,)) if name in self.step.phases]
-        return max(self.step.peak(name, tokens, square, wrapped)[0] for name in names)
+        return max(self.step.peak(name, self.setting.tokens, self.setting.square, wrapped)[0] for name in names)
 
 
 def critic_of(s: Setting, shape: ModelShape, sharding: str | None = None) -> Critic:
@@ -185,24 +180,22 @@ def with_critic(
     phases: dict[str, Phase],
     kept: Mapping[str, float],
     states: States,
-    tokens: float,
-    square: float,
 ) -> dict[str, Phase]:
     """The policy's phases with those of the critic's update.
 
     :param kept: what stands in every phase, the critic's weights and states among it.
     """
-    own = {name: critic.passing(name, tokens, square) for name in ("forward", "backward")}
+    own = {name: critic.passing(name) for name in ("forward", "backward")}
     found = {n: merged(kept, {_TERM: size}) for n, size in {**own, "optimizer-step": critic.applied}.items()}
     if "trl" in s.framework:  # policy and critic share one backward pass
         size = 4 if s.autocast else s.compute_bytes
-        hidden = tokens * shape.dims.hidden * size * shape.layer_count  # of all layers, handed out on request
+        hidden = s.tokens * shape.dims.hidden * size * shape.layer_count  # of all layers, handed out on request
         fresh = hidden if s.ckpt == "none" and size == _HALF else 0.0
-        waiting = critic.kept(tokens, square)
+        waiting = critic.step.saved_bytes(s.tokens, s.square)
         for name in ("forward", "loss", "backward"):
             if name in phases:
                 phases[name] = Phase(merged(phases[name].terms_bytes, {_TERM: waiting, "activations": fresh}))
-        outputs = {"logits and loss": tokens * shape.dims.vocab / s.tp * size, "activations": hidden}
+        outputs = {"logits and loss": s.tokens * shape.dims.vocab / s.tp * size, "activations": hidden}
         del found["forward"]
         found["backward"] = merged(found["backward"], {**outputs, "gradients": states.gradients})
         step = merged(phases["optimizer-step"].terms_bytes, outputs)

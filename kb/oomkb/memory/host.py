@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from oomkb.memory.job import Job
 from oomkb.memory.offload import flattened_bytes
 from oomkb.memory.ranks import FSDP, GATHERED, stated_count
 from oomkb.memory.setting import Setting
@@ -36,7 +35,7 @@ def load_terms(weights: float, *, stored: float, cast: bool, loading: int = 1) -
     return {"weights": weights * loading if cast else 0.0, "mapped files": stored}
 
 
-def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Mapping[str, Mapping[str, float]]:
+def host_phases(s: Setting, shape: ModelShape, offloaded: float) -> Mapping[str, Mapping[str, float]]:
     """Terms in bytes for one machine; ``offloaded``: states and buffers that lie on the host while training."""
     if not s.training:
         return {}
@@ -45,7 +44,7 @@ def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Ma
     wanted, stored = float(shape.params * s.param_bytes), float(shape.params * _STORED)
     loading = 1 if s.sharding in FSDP else ranks  # accelerate's ``cpu_ram_efficient_loading``: rank 0 alone reads
     cast = s.param_bytes != _STORED and s.quant == "none" and s.sharding != "zero3"
-    workers = stated_count(job, "dataloader_num_workers") or 0
+    workers = stated_count(s.job, "dataloader_num_workers") or 0
     count = workers if workers < 1 << 12 else 0
     trainable = wanted if not s.adapters else 0.0
     shard = _SHARD if not s.transformers or s.transformers >= (5,) else _SHARD_4
@@ -55,7 +54,7 @@ def host_phases(job: Job, s: Setting, shape: ModelShape, offloaded: float) -> Ma
         "load": {
             **libraries,
             **load_terms(wanted, stored=stored, cast=cast, loading=loading),
-            "flattened weights": flattened_bytes(job, s, 0.0 if s.adapters else shape.params / s.tp / s.pp),
+            "flattened weights": flattened_bytes(s, 0.0 if s.adapters else shape.params / s.tp / s.pp),
         },
         "training": running,
         "save": {**running, "state dict": saved},

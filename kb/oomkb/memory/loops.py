@@ -11,12 +11,11 @@ def script_loss(job: Job) -> str:
     return stated if stated in ("script", "script-shifted") else ""
 
 
-def kept_logits(job: Job, param: str, autocast: str) -> float:
+def kept_logits(job: Job, compute_bytes: int) -> float:
     """Bytes for every logit that the loop's names hold from one step to the next: the logits', and a shifted copy's."""
     if job.loop is None or not job.loop.outputs_kept or job.fused_ce:
         return 0.0
-    wide = (autocast if autocast not in ("none", "fp8") else param) == "fp32"
-    return (4.0 if wide else 2.0) * (2 if job.loop.loss == "script-shifted" else 1)
+    return (4.0 if compute_bytes == 4 else 2.0) * (2 if job.loop.loss == "script-shifted" else 1)
 
 
 def keeps_cache(job: Job) -> bool:

@@ -25,6 +25,7 @@ from oomkb.memory.intervals import (
     width_of,
 )
 from oomkb.memory.job import Job
+from oomkb.memory.loops import keeps_cache, kept_logits
 from oomkb.memory.offload import loads_whole
 from oomkb.memory.overhead import fits_probability, meters, outside_bytes
 from oomkb.memory.passes import chunked_loss_bytes, evaluation_terms, log_prob_terms
@@ -83,26 +84,23 @@ def in_flight(stages: int, micro_batches: int, chunks: int = 1) -> tuple[float, 
     return min(most, first) / chunks, min(most, ahead) / chunks
 
 
-def waiting_bytes(s: Setting, step: Step, tokens: float, square: float) -> tuple[float, float]:
+def waiting_bytes(s: Setting, step: Step) -> tuple[float, float]:
     """Bytes of the activations of the other micro-batches that wait on the first and on the last stage."""
-    c, t, q = step.saved
-    one = c + t * tokens + q * square
+    one = step.saved_bytes(s.tokens, s.square)
     first, last = in_flight(s.pp, s.accum, s.chunks) if s.pp > 1 else (1.0, 1.0)
     return one * (first - 1), one * (last - 1)
 
 
-def fullest(
-    s: Setting, step: Step, phase: str, tokens: float, square: float, wrapped: Extra
-) -> tuple[float, Mapping[str, float]]:
+def fullest(s: Setting, step: Step, phase: str, wrapped: Extra) -> tuple[float, Mapping[str, float]]:
     """What waits and what runs at the fullest instant of a phase, on whichever stage is fuller.
 
     :returns: bytes of waiting activations, and the terms of what runs.
     """
-    size, terms = step.peak(phase, tokens, square, wrapped)
+    size, terms = step.peak(phase, s.tokens, s.square, wrapped)
     if s.pp <= 1:
         return 0.0, terms
-    first, last = waiting_bytes(s, step, tokens, square)
-    early_size, early = step.peak(phase, tokens, square, wrapped, without=_LOSS)
+    first, last = waiting_bytes(s, step)
+    early_size, early = step.peak(phase, s.tokens, s.square, wrapped, without=_LOSS)
     return (first, early) if early and first + early_size > last + size else (last, terms)
 
 
@@ -122,10 +120,10 @@ def estimate(
     extra = extra_memory(job, s, shape, device, shapes or {})
     warnings += extra.warnings
     warnings += [*_doubts(job, s), *s.notes, *unstated_images(job, shape)]
-    loaded = weight_bytes(s, shape, float(s.held_bytes)) if loads_whole(job, s) else 0.0
+    loaded = weight_bytes(s, shape, float(s.held_bytes)) if loads_whole(s) else 0.0
     warnings += [note("estimate.loaded-whole", weights_bytes=loaded)] if loaded else []
-    phases = _phases(job, s, shape, states, extra)
-    beside = extra.host + _offloaded_activations(job, s, shape)
+    phases = _phases(s, shape, states, extra)
+    beside = extra.host + _offloaded_activations(s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
         job,
@@ -154,7 +152,7 @@ def _doubts(job: Job, s: Setting) -> list[Note]:
     return found
 
 
-def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: ExtraMemory) -> dict[str, Phase]:
+def _phases(s: Setting, shape: ModelShape, states: States, extra: ExtraMemory) -> dict[str, Phase]:
     static = {"weights": states.weights, "adapters": states.adapters, **extra.models}
     kept = {
         **static,
@@ -164,28 +162,25 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
         "rollout engine": extra.engine_in_training,
     }
     step = step_of(s, shape)
-    tokens = s.batch * s.seq / (s.cp * s.sp)
-    square = tokens * s.seq / (s.cp * s.sp)
-    first, last = waiting_bytes(s, step, tokens, square)
+    first, last = waiting_bytes(s, step)
     tower = tower_bytes(s, shape)
     kept["vision tower"] = tower.kept + tower.pixels
-    kept["outputs of the step before"] = _outputs(s, shape, tokens)
+    kept["outputs of the step before"] = _outputs(s, shape)
     wrapped = extra_of(s, shape, states)
     phases = {"load": _phase(static)}
     for name in _STEP_PHASES:
         if name in step.phases:
-            waiting, running = fullest(s, step, name, tokens, square, wrapped)
+            waiting, running = fullest(s, step, name, wrapped)
             terms = merged({**kept, "activations": waiting}, running)
             if name == "loss" and s.upcast.startswith("script"):  # the new outputs have taken the old ones' name
                 del terms["outputs of the step before"]
             if s.fused_ce and name == "loss":
                 # The fused loss runs between forward and backward, at the fullest point of the saved activations.
-                full = step.at_part("loss", "logits", "saved", tokens, square, wrapped)
+                full = step.at_part("loss", "logits", "saved", s.tokens, s.square, wrapped)
                 loss = merged({**kept, "activations": last}, full)
-                terms = merged(loss, {"logits and loss": chunked_loss_bytes(s, shape, tokens)})
+                terms = merged(loss, {"logits and loss": chunked_loss_bytes(s, shape)})
             phases[name] = _phase(terms)
-    c, t, q = step.saved
-    for name, moments in moments_of(s, shape, c + t * tokens + q * square).items():
+    for name, moments in moments_of(s, shape, step.saved_bytes(s.tokens, s.square)).items():
         for moment in moments:
             phases[name] = fuller(phases[name], _phase(merged({**kept, "activations": first}, moment)))
     if tower.forward:
@@ -197,11 +192,11 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
     kept["vision tower"] = tower.pixels
     phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
     if extra.critic:
-        phases = with_critic(extra.critic, s, shape, phases, kept, states, tokens, square)
+        phases = with_critic(extra.critic, s, shape, phases, kept, states)
     if s.eval_batch:
-        phases["evaluation"] = _phase(merged(kept, evaluation_terms(job, s, shape)))
-    if job.log_prob_batch and job.objective in ONLINE:
-        phases["log-probabilities"] = _phase(merged(kept, log_prob_terms(job, s, shape)))
+        phases["evaluation"] = _phase(merged(kept, evaluation_terms(s, shape)))
+    if s.job.log_prob_batch and s.job.objective in ONLINE:
+        phases["log-probabilities"] = _phase(merged(kept, log_prob_terms(s, shape)))
     # A whole state dict is gathered unit by unit, and each unit moved to rank 0's host memory.
     unit = float(shape.largest_params) / s.tp * s.param_bytes if s.sharding in GATHERED else 0.0
     phases["save"] = _phase({**kept, "gathered weights": unit})
@@ -218,22 +213,20 @@ def _phases(job: Job, s: Setting, shape: ModelShape, states: States, extra: Extr
     return phases
 
 
-def _outputs(s: Setting, shape: ModelShape, tokens: float) -> float:
+def _outputs(s: Setting, shape: ModelShape) -> float:
     """Logits, and keys and values, that the loop's names hold: of the step before in forward, of this one after it."""
     d = shape.dims
-    cached = 2.0 * tokens * d.k_width / s.tp * s.compute_bytes * d.layers / s.pp if s.kept_cache else 0.0
-    return tokens * d.vocab / s.tp * s.kept_logits + cached
+    cached = 2.0 * s.tokens * d.k_width / s.tp * s.compute_bytes * d.layers / s.pp if keeps_cache(s.job) else 0.0
+    return s.tokens * d.vocab / s.tp * kept_logits(s.job, s.compute_bytes) + cached
 
 
-def _offloaded_activations(job: Job, s: Setting, shape: ModelShape) -> float:
+def _offloaded_activations(s: Setting, shape: ModelShape) -> float:
     """Host memory of one machine: all that backward needs, or with checkpointing the layers' inputs."""
     if s.ckpt != "offload" and "activations" not in s.offload:
         return 0.0
-    tokens = s.batch * s.seq / (s.cp * s.sp)
-    if job.grad_ckpt is False:
-        constant, linear, square = step_of(replace(s, ckpt="none"), shape).saved
-        return (constant + tokens * (linear + square * s.seq / (s.cp * s.sp))) * s.gpus_per_node
-    return tokens * shape.dims.hidden * s.compute_bytes * shape.layer_count / s.pp * s.gpus_per_node
+    if s.job.grad_ckpt is False:
+        return step_of(replace(s, ckpt="none"), shape).saved_bytes(s.tokens, s.square) * s.gpus_per_node
+    return s.tokens * shape.dims.hidden * s.compute_bytes * shape.layer_count / s.pp * s.gpus_per_node
 
 
 def _serving(
@@ -357,7 +350,7 @@ def _finish(
         nvme_bytes=host[2],
         sequence_tokens=int(s.seq) if s.training else 0,
         image_tokens=s.images.tokens,
-        host_phases=Later(lambda: {n: _phase(t) for n, t in host_phases(job, s, shape, offloaded).items()}),
+        host_phases=Later(lambda: {n: _phase(t) for n, t in host_phases(s, shape, offloaded).items()}),
         capacity_bytes=capacity,
         needed_bytes=found.needed,
         fits_probability=fits,

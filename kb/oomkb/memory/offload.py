@@ -29,9 +29,9 @@ def offloaded(job: Job, sharding: str) -> frozenset[str]:
     return kinds - {"param"} if sharding in _EARLY else kinds
 
 
-def loads_whole(job: Job, s: Setting) -> bool:
+def loads_whole(s: Setting) -> bool:
     """Whether the model moves to the card before it is cut: what ``zero.Init`` has not made (``runtime/engine.py``)."""
-    return s.sharding == "zero3" and job.extra.get("zero3_init_flag") is False
+    return s.sharding == "zero3" and s.job.extra.get("zero3_init_flag") is False
 
 
 def keeps_gathered(job: Job) -> bool:
@@ -56,12 +56,12 @@ def pins(job: Job, sharding: str) -> bool | None:
     return stated if isinstance(stated, bool) else True if engine >= (0, 19, 5) else None
 
 
-def flattened_bytes(job: Job, s: Setting, trained: float) -> float:
+def flattened_bytes(s: Setting, trained: float) -> float:
     """Host memory of one machine while stages 1 and 2 are made: every rank's weights, apart and as one flat buffer.
 
     Before 0.18.6 on the host, since then where the card has no room for it (DeepSpeed's pull request 7828).
     """
-    engine = job.release("deepspeed")
+    engine = s.job.release("deepspeed")
     made = s.sharding in _EARLY and engine and engine < (0, 18, 6)
     return 2.0 * trained * s.held_bytes * s.gpus_per_node if made else 0.0
 
@@ -76,7 +76,7 @@ def offloaded_bytes(
     :param states: masters, moments and gradients of a rank. :param weights: of a rank. :param partition: its trained
         elements.
     """
-    if s.nvme:
+    if s.job.nvme_offload:
         buffers, elements, swaps = _SWAP_BUFFERS
         moved = 4.0 * swaps * min(partition, s.bucket("sub_group_size", 1e9)) if states else 0.0
         found = (moved + (2.0 * buffers * elements if weights else 0.0)) * s.gpus_per_node

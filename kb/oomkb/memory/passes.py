@@ -19,9 +19,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from oomkb.memory.job import Job
 from oomkb.memory.lengths import typical_rows
 from oomkb.memory.ranks import stated_count
+from oomkb.memory.releases import chunk_target
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
@@ -35,7 +35,7 @@ _COPIES: Final = 3
 """Softmax, the logits in fp32, and the temporary of the log-sum-exp."""
 
 
-def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
+def chunked_loss_bytes(s: Setting, shape: ModelShape) -> float:
     """Transient bytes of a fused linear cross-entropy.
 
     Liger (``ops/fused_linear_cross_entropy.py``): rows per chunk are ``next_pow2(ceil(N / ceil(V / H)))``; a chunk
@@ -48,7 +48,7 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     unsloth (``unsloth_zoo/fused_losses/cross_entropy_loss.py``) counts chunks by fours from the fp32 logits' size: up
     to twice its target all of them are one chunk, the logits and their gradient in the compute dtype.
     """
-    d = shape.dims
+    d, tokens = shape.dims, s.tokens
     width = d.vocab / s.tp
     if s.litgpt:  # the list of all chunks stays in the caller's hands, and each chunk's log-softmax for backward
         rows = float(_CHUNK_ROWS)
@@ -63,8 +63,8 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     if "torchtune" in s.framework:
         kept, one = (0, s.compute_bytes) if s.compile else (4, 4)
         return tokens * width * (s.compute_bytes + kept + one / 8)
-    if s.chunk_gib:
-        rows = math.ceil(tokens / max(1, round(tokens * width / GIB / s.chunk_gib) * 4))
+    if target := chunk_target(s.job):
+        rows = math.ceil(tokens / max(1, round(tokens * width / GIB / target) * 4))
         return rows * width * s.compute_bytes * 2 + tokens * d.hidden * s.compute_bytes
     wanted = max(1, math.ceil(tokens / max(1, math.ceil(width / d.hidden))))
     rows = float(min(tokens, 2 ** math.ceil(math.log2(wanted))))
@@ -72,33 +72,33 @@ def chunked_loss_bytes(s: Setting, shape: ModelShape, tokens: float) -> float:
     return rows * width * (s.compute_bytes + 4) + tokens * d.hidden * s.compute_bytes + head
 
 
-def log_prob_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float]:
+def log_prob_terms(s: Setting, shape: ModelShape) -> dict[str, float]:
     """Terms of one pass at its fullest instant, over as many tokens as the longest sequences have."""
     d, c = shape.dims, s.compute_bytes
-    tokens = float(job.log_prob_batch or 0) * s.seq / (s.cp * s.sp)
+    tokens = float(s.job.log_prob_batch or 0) * s.seq / (s.cp * s.sp)
     width = d.vocab / s.tp
     layer = tokens * (3 * d.ffn / s.tp + 5 * d.hidden) * c if not d.experts else tokens * 5 * d.hidden * c
     gathered = (shape.largest_params + d.vocab * d.embed_width) / s.tp * c if s.sharding not in ("none", "ddp") else 0.0
     return {
-        "logits and loss": max(tokens * width * _bytes_of_a_word(job, s, tokens), layer),
+        "logits and loss": max(tokens * width * _bytes_of_a_word(s, tokens), layer),
         "recomputed layer": tokens * d.hidden * c,
         "gathered weights": gathered,
     }
 
 
-def _bytes_of_a_word(job: Job, s: Setting, tokens: float) -> float:
+def _bytes_of_a_word(s: Setting, tokens: float) -> float:
     """Bytes that each word of the vocabulary takes for a token."""
     c = float(s.compute_bytes)
     if s.fused_ce:
         return c * min(1.0, _CHUNK / max(tokens, 1.0))
     entropy = "verl" in s.framework
-    if entropy and job.extra.get("entropy_from_logits_with_chunking"):
+    if entropy and s.job.extra.get("entropy_from_logits_with_chunking"):
         return c + _COPIES * _WIDE * min(1.0, _CHUNK / max(tokens, 1.0))
-    whole = entropy and job.extra.get("use_torch_compile") is False
+    whole = entropy and s.job.extra.get("use_torch_compile") is False
     return c + _WIDE * (_COPIES if whole else 1)
 
 
-def evaluation_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float]:
+def evaluation_terms(s: Setting, shape: ModelShape) -> dict[str, float]:
     """Terms of a batch at the fullest instant of an evaluation.
 
     Autocast caches its casts of trained fp32 weights without gradients as well, to the end of the forward pass.
@@ -109,7 +109,7 @@ def evaluation_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float
     words = tokens * d.vocab / s.tp
     cast = s.autocast and not s.adapters and s.param_bytes == 4
     matrices = shape.linear_params / s.tp / s.pp + d.vocab * d.embed_width / s.tp
-    batches, logits = _kept(job, s), words * (4.0 if s.autocast else c)
+    batches, logits = _kept(s), words * (4.0 if s.autocast else c)
     layer = tokens * (3 * d.ffn / s.tp + 5 * d.hidden) * c if not d.experts else 0.0
     passing = {
         "logits and loss": max(words * (c + 8), layer - tokens * d.hidden * c) + (batches - 1) * logits,
@@ -120,9 +120,9 @@ def evaluation_terms(job: Job, s: Setting, shape: ModelShape) -> dict[str, float
     return passing if sum(passing.values()) >= joining else {"logits and loss": joining}
 
 
-def _kept(job: Job, s: Setting) -> int:
+def _kept(s: Setting) -> int:
     """Batches whose logits are on the GPU at once, the one in hand included."""
-    stated = job.extra
+    job, stated = s.job, s.job.extra
     if not stated.get("compute_metrics") or stated.get("preprocess_logits_for_metrics"):
         return 1
     samples, steps = stated_count(job, "eval_samples"), stated_count(job, "eval_accumulation_steps")

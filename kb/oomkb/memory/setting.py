@@ -10,7 +10,7 @@ from oomkb.errors import Note
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
-from oomkb.memory.loops import gradients_stay, keeps_cache, kept_logits, steps_in_backward
+from oomkb.memory.loops import gradients_stay, steps_in_backward
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
 from oomkb.memory.optimizers import (
     asks_reference,
@@ -27,7 +27,6 @@ from oomkb.memory.releases import (
     OWN_MODELS,
     SHARDS_WIDE,
     checkpoints_parts,
-    chunk_target,
     divides,
     fast_loss,
     fused_kernels,
@@ -59,6 +58,7 @@ _FULL: Final = frozenset({"full", "freeze", "galore", "apollo", "lisa", "badam"}
 class Setting:
     """The resolved numbers of one run."""
 
+    job: Job
     objective: str
     adapters: bool
     method: str
@@ -82,7 +82,6 @@ class Setting:
     """Tokens of one sequence, image tokens included."""
     images: Images
     """The images of one sample."""
-    packed: bool
     ckpt: str
     """``none``, ``full``, ``parts`` (of a layer), ``selective``, ``offload``."""
     attention: str
@@ -108,13 +107,7 @@ class Setting:
     accum: int
     gradients_stay: bool
     """Gradients stay allocated through the passes: several micro-batches to a step, or zeroed in place."""
-    kept_logits: float
-    """Bytes for every logit that a script's loop keeps from one step to the next."""
-    kept_cache: bool
-    """With them the keys and values of every layer."""
     offload: frozenset[str]
-    nvme: bool
-    """What is offloaded lies on NVMe drives."""
     pins: bool | None
     """Offloaded buffers are page-locked; ``None``: not known."""
     accum_bytes: int
@@ -168,19 +161,16 @@ class Setting:
     """They stay through the forward pass of the next micro-batch, too."""
     litgpt: bool
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
-    chunk_gib: float
-    """GiB of fp32 logits that unsloth's chunked loss aims at; 0 elsewhere."""
     upcast_adapters: bool
     """FSDP1 under accelerate: flat parameters with adapters inside are held in fp32, the frozen part with them."""
     notes: tuple[Note, ...]
     """What the framework does whatever the job states."""
-    buckets: Mapping[str, Any]
     assumed: Mapping[str, Assumption]
 
     def bucket(self, name: str, default: float) -> float:
         """A bucket size in elements; ``default`` where it is not stated or not a number."""
         for key in (name, "stage3_" + name, name.removesuffix("_size")):
-            value = self.buckets.get(key)
+            value = self.job.buckets.get(key)
             if isinstance(value, int | float):
                 return float(value)
         return default
@@ -189,6 +179,16 @@ class Setting:
     def training(self) -> bool:
         """Whether gradients are computed at all."""
         return self.objective != "inference"
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that go through the layers at once on one GPU."""
+        return self.batch * self.seq / (self.cp * self.sp)
+
+    @property
+    def square(self) -> float:
+        """The sum of the squares of their sequences' lengths."""
+        return self.tokens * self.seq / (self.cp * self.sp)
 
     @property
     def shards(self) -> int:
@@ -256,6 +256,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         attention = "flash2"  # scores are computed again, so that none is kept (arXiv 2205.05198, section 5)
     joined = sharding in ("zero2", "zero3") or gradients_stay(job) or megatron or method == "badam"
     return Setting(
+        job=job,
         objective=objective,
         adapters=adapters,
         method=method,
@@ -276,7 +277,6 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         samples=samples,
         seq=seq,
         images=images,
-        packed=bool(job.packing),
         ckpt=_checkpointing(pick("grad_ckpt", job.grad_ckpt, False) if trains else False, job, shape.dims.model_type),
         attention=attention,
         fused_ce=bool(job.fused_ce) or style == "chunked",
@@ -296,10 +296,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
         gradients_stay=gradients_stay(job),
-        kept_logits=kept_logits(job, param, autocast),
-        kept_cache=keeps_cache(job),
         offload=offloaded(job, sharding),
-        nvme=bool(job.nvme_offload),
         pins=pins(job, sharding),
         accum_bytes=int(BYTES.get(str(job.extra.get("grad_accum_dtype")), 0)),
         framework=(job.framework or "").lower(),
@@ -328,10 +325,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         quant_keeps=quant_keeps(job, quant),
         outlived=outlives(job, quant),
         litgpt=is_litgpt(job),
-        chunk_gib=chunk_target(job),
         upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,
-        buckets=job.buckets,
         grads="layer" if sharding in FSDP or steps_in_backward(job) else "none" if joined else "all",
         upcast="vocab-parallel" if megatron else loss_copies(job, round(batch), shape.dims.model_type),
         assumed=filled,

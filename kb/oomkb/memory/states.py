@@ -306,7 +306,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         trained=trained,
         host=host,
         host_most=host_most,
-        nvme=moved * s.gpus_per_node if s.nvme else 0.0,
+        nvme=moved * s.gpus_per_node if s.job.nvme_offload else 0.0,
         paged=optimizer if kind.paged else 0.0,
         trainable=trainable,
     )

@@ -59,6 +59,11 @@ class Step:
         own = self._others.total({u: v for u, v in self._played.after_forward.items() if "V" not in u})
         return add(own, *self._further["kept"].values())
 
+    def saved_bytes(self, tokens: float, square: float) -> float:
+        """The same for ``tokens`` and the sum of squared lengths."""
+        c, t, q = self.saved
+        return c + t * tokens + q * square
+
     def peak(
         self,
         phase: str,

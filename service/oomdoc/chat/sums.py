@@ -60,7 +60,7 @@ def sum_of(name: str, priced: Priced, language: str) -> str:
         cached = f"{served.at_once * served.length:,}"
         return word("chat.sum-cache", language, tokens=cached, token_kib=f"{served.token_bytes / KIB:.4g}", **values)
     setting = resolve_setting(priced.job, priced.shape)
-    tokens = setting.batch * setting.seq / max(1, setting.cp * setting.sp)
+    tokens = setting.tokens
     if name == "logits and loss":
         each = size / (tokens * priced.shape.dims.vocab)
         counts = {"tokens": f"{tokens:,.0f}", "vocabulary": f"{priced.shape.dims.vocab:,}", "each": f"{each:.2g}"}
