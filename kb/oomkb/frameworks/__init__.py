@@ -6,9 +6,8 @@ Everything a framework is known by stands in its file in ``records``; :mod:`oomk
 from __future__ import annotations
 
 from oomkb.frameworks.completion import complete, described, has, line, min_compute, otherwise
-from oomkb.frameworks.lookup import canonical, find, lineage, supports
+from oomkb.frameworks.lookup import ENGINES, FRAMEWORKS, LAUNCHERS, canonical, find, lineage, supports
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, Setting, in_range
-from oomkb.frameworks.registry import ENGINES, FRAMEWORKS, LAUNCHERS
 
 __all__ = [
     "ENGINE",

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from oomkb.errors import JobError
-from oomkb.frameworks.dates import timely
 from oomkb.frameworks.declared import Record, default_of, records
 from oomkb.frameworks.lookup import find, lineage
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, in_range
-from oomkb.memory.job import Assumption, Job, JobDraft
+from oomkb.memory.job import Assumption, Job, JobDraft, version
 from oomkb.memory.job_reading import read_dotted
 from oomkb.tables import read_toml
 
@@ -100,6 +99,23 @@ def stages_filled(job: Job) -> int | None:
     """As many micro-batches as a pipeline has stages, where a job trains through one."""
     trained = job.objective != "inference" and has(job.framework, "pp") and "pp" not in job.assumed
     return job.pp if (job.pp or 1) > 1 and trained else None
+
+
+@cache
+def _released() -> dict[str, list[tuple[tuple[int, ...], str, str]]]:
+    """By package, oldest first: the release as numbers and as it is written, and its month."""
+    table = read_toml(Path(__file__).with_name("dates.toml"))["released"]
+    pairs = {name: [item.split() for item in text.split(", ")] for name, text in table.items()}
+    return {name: [(version(said), said, month) for said, month in found] for name, found in pairs.items()}
+
+
+@lru_cache(maxsize=512)
+def timely(stated: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """The versions, and for packages of which none is stated the newest before the youngest of them had a successor."""
+    known = {name: version(said)[:2] for name, said in stated if version(said)}
+    ends = [min((m for n, _, m in _released().get(name, ()) if n > said), default="") for name, said in known.items()]
+    before = {name: [r[1] for r in rows if r[2] < max(ends, default="")] for name, rows in _released().items()}
+    return {**{name: found[-1] for name, found in before.items() if found}, **dict(stated)}
 
 
 class _Step:

@@ -10,6 +10,12 @@ from typing import Any, Final
 from oomkb.frameworks.declared import Record, records
 from oomkb.frameworks.model import PLAIN, in_range
 
+FRAMEWORKS: Final = records()
+"""Every framework that has a record, sorted by name."""
+LAUNCHERS: Final = frozenset(f.name for f in FRAMEWORKS if f.kind == "launcher")
+"""What starts and wraps other frameworks' programs."""
+ENGINES: Final = frozenset({*(f.name for f in FRAMEWORKS if f.kind == "serving"), "vllm-ascend"})
+"""What serves models and trains none."""
 _SWITCHES: Final = "offload"
 """What is said by switches of their own, some of them a base's: no list of its values is the whole."""
 
@@ -21,7 +27,7 @@ def _key(name: str) -> str:
 @cache
 def _names() -> dict[str, Record]:
     table: dict[str, Record] = {}
-    for framework in records():
+    for framework in FRAMEWORKS:
         for name in (framework.name, framework.title, framework.package, *framework.aliases):
             table.setdefault(_key(name), framework)
     return table

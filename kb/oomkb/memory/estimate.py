@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -56,28 +57,24 @@ V = TypeVar("V")
 class Later(Mapping[str, V]):
     """A part of an answer that is worked out when it is first looked at: of fifty estimates few show theirs."""
 
-    __slots__ = ("_made", "_make")
-
     def __init__(self, make: Callable[[], Mapping[str, V]]) -> None:
         self._make = make
-        self._made: Mapping[str, V] | None = None
 
-    def _all(self) -> Mapping[str, V]:
-        if self._made is None:
-            self._made = self._make()
-        return self._made
+    @cached_property
+    def _made(self) -> Mapping[str, V]:
+        return self._make()
 
     def __getitem__(self, name: str) -> V:
-        return self._all()[name]
+        return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all())
+        return iter(self._made)
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._made)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self._all()),)
+        return dict, (dict(self._made),)
 
 
 def fuller(one: Phase, other: Phase) -> Phase:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP, FSDP1
+from oomkb.memory.releases import DEEPSPEED
 from oomkb.memory.shape import ModelShape
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def keeps_gathered(job: Job) -> bool:
     ``memory_efficient_linear`` replaces them (DeepSpeed ``zero/linear.py``); before 0.19.6 in models that are made
     inside ``zero.Init`` alone (its pull request 8189).
     """
-    engine, apart = job.release("deepspeed"), job.extra.get("zero3_init_flag") is False
+    engine, apart = job.release(DEEPSPEED), job.extra.get("zero3_init_flag") is False
     early = bool(engine) and engine < (0, 19, 6)
     return job.sharding == "zero3" and (job.extra.get("memory_efficient_linear") is False or (apart and early))
 
@@ -50,7 +51,7 @@ def pins(job: Job, sharding: str) -> bool | None:
 
     Stages 1 and 2 pinned whatever was stated before 0.18.3 (its pull request 7689). ``None`` where it is not known.
     """
-    stated, engine = job.extra.get("pin_memory"), job.release("deepspeed")
+    stated, engine = job.extra.get("pin_memory"), job.release(DEEPSPEED)
     if sharding in _EARLY and engine and engine < (0, 18, 3):
         return True
     return stated if isinstance(stated, bool) else True if engine >= (0, 19, 5) else None
@@ -61,7 +62,7 @@ def flattened_bytes(s: Setting, trained: float) -> float:
 
     Before 0.18.6 on the host, since then where the card has no room for it (DeepSpeed's pull request 7828).
     """
-    engine = s.job.release("deepspeed")
+    engine = s.job.release(DEEPSPEED)
     made = s.sharding in _EARLY and engine and engine < (0, 18, 6)
     return 2.0 * trained * s.held_bytes * s.gpus_per_node if made else 0.0
 

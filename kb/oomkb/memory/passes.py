@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from oomkb.memory.lengths import typical_rows
+from oomkb.memory.loops import typical_rows
 from oomkb.memory.ranks import stated_count
 from oomkb.memory.releases import chunk_target
 from oomkb.memory.setting import Setting

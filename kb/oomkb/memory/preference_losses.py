@@ -10,6 +10,11 @@ A student's divergence from its teacher, as TRL's GKD trainer computes it (``gen
 ``divergence``: ``beta`` 0, forward KL. ``divergence-reverse``: ``beta`` 1. ``divergence-mixed``: anything between,
 the mixture's log-probabilities and both divergences from it. Followed event by event in
 ``bench/trace_distillation.py``.
+
+verl's log-probabilities and entropy, over all tokens of a packed micro-batch (0.9.1): flash-attn's cross-entropy keeps
+the logits and writes their gradient over them, or beside them where the entropy wants them too
+(``FSDPEngineWithLMHead.prepare_model_outputs``). ``entropy_from_logits`` keeps softmax and logits; under checkpointing
+it runs again in backward; in chunks it keeps both in fp32. Followed in ``bench/trace_verl.py``.
 """
 
 from __future__ import annotations
@@ -215,3 +220,38 @@ def _reference(step: Training, *, trained: bool = False, rows: bool = False) -> 
         del second, last
     step.note("loss", _passed(step), "logits")
     return wide
+
+
+def packed_log_probs(step: Training, logits: Tensor) -> Tensor:
+    """The loss's node, and what forward holds on the way."""
+    tape, size, words = step.tape, logits.size, step.head.divides.split()
+    kept = logits.detached()  # the output keeps its name until the loss is there
+    if "scaled" in words:
+        logits = step.ops.scale(logits)
+    how = words[-1] if words[-1] not in ("packed", "scaled") else ""
+    unit = f"{how[5:]}*V" if how.startswith("rows=") else LOGITS
+    wide = 4.0 if unit != LOGITS or how == "rows=T" else size
+    saved: list[Any] = [logits.detached()]
+    if how.startswith("rows="):
+        saved.append(tape.new(LOGITS, wide))  # the logits in fp32, chunk after chunk
+    if how:
+        likely, product = tape.new(LOGITS, wide), tape.new(unit, wide)
+        del product
+        saved += [likely] if how != "again" else []
+        del likely
+
+    def backward(t: Tape, grad: Tensor, s: Any, needs: object) -> tuple[Tensor]:
+        """The loss's gradient, beside it those of the softmax, its product with the logits and the log-sum-exp."""
+        if not how:
+            return (s[0].view(),)
+        if unit == LOGITS and how != "rows=T":  # checkpointed, softmax and product are made once more
+            return (t.new_several(LOGITS, size, 7 if how == "again" else 5)[0],)
+        own = t.new(LOGITS, size)
+        del s[0]  # the entropy has its own copy
+        t.new_several(unit, wide, 5)
+        return (own,)
+
+    node = tape.record((logits,), saved, backward)
+    step.note("loss", "saved", "logits")
+    del kept
+    return Tensor(None, LOGITS, 0.0, node)

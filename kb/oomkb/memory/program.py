@@ -17,8 +17,7 @@ from oomkb.memory.forms import Form, minus, plus
 from oomkb.memory.layer_simulation import simulated
 from oomkb.memory.mode import Head, Mode
 from oomkb.memory.ops import Ops, each, fresh
-from oomkb.memory.packed_loss import packed_log_probs
-from oomkb.memory.preference_losses import LOGITS, log_softmax, preference
+from oomkb.memory.preference_losses import LOGITS, log_softmax, packed_log_probs, preference
 from oomkb.memory.tape import Leaf, Tape, Tensor, parameter
 
 _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel", "over")

@@ -8,8 +8,7 @@ from typing import Final
 from oomkb.errors import note
 from oomkb.memory.job import Job, version
 from oomkb.memory.loops import script_loss
-from oomkb.memory.packed_loss import packed_style
-from oomkb.memory.ranks import GATHERED
+from oomkb.memory.ranks import GATHERED, stated_count
 
 _MONTH: Final = re.compile(r"\b(20[12]\d)-?(0[1-9]|1[0-2])(?:-\d\d|\d\d)?\b")
 _LOSS_COMPILED: Final = 2025 * 12 + 4
@@ -23,8 +22,10 @@ prime-rl's ``src/prime_rl/trainer/sft/train.py`` deletes ``logits`` and keeps ``
 ``recipes/llm/train_ft.py``, ``_forward_backward_step``.
 """
 _MIXER_PACKAGES: Final = frozenset({"mamba-ssm", "flash-linear-attention", "fla", "kernels"})
+DEEPSPEED: Final = "deepspeed"
 FUSED: Final = note("estimate.fused-loss-taken")
 LOADED: Final = note("estimate.loaded-in-16-bits")
+_ENTROPY_CHUNK: Final = 2048
 _LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama factory", "swift", "openrlhf", "verl")
 _AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
 _AUTOMODEL_LAYERS: Final = frozenset(
@@ -135,12 +136,29 @@ def divides(job: Job) -> str:
     """
     known = job.release("trl")
     if job.runs_on("verl") and job.packing and (job.attention or "").startswith("flash"):
-        return packed_style(job)
+        return _packed_style(job)
     if not job.runs_on("trl"):
         return "in-place" if job.runs_on("swift") else ""
     if job.objective != "grpo" or not known or (1,) <= known < (1, 10):
         return "in-place"
     return "copy" if known < (1, 14) else "kernel"
+
+
+def _packed_style(job: Job) -> str:
+    """``packed``, then how entropy is computed, and whether logits are divided by a temperature."""
+    stated = job.extra
+    words = ["packed"]
+    if stated.get("temperature", 1) not in (1, 1.0):
+        words.append("scaled")
+    if stated.get("calculate_entropy") or stated.get("entropy_coeff"):
+        chunk = stated_count(job, "entropy_from_logits_chunk_size") or _ENTROPY_CHUNK
+        tokens = (job.micro_batch or 1) * (job.seq_len or chunk)
+        last = tokens % chunk or chunk  # is the first in backward; what it leaves makes room for the others
+        rows = round(max(last, chunk - 0.4 * last))
+        chunked = f"rows={rows}" if tokens > chunk else "rows=T"
+        how = chunked if stated.get("entropy_from_logits_with_chunking") else "entropy"
+        words.append("again" if stated.get("entropy_checkpointing") else how)
+    return " ".join(words)
 
 
 def _divergence(job: Job) -> str:

@@ -9,8 +9,7 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import Note
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
-from oomkb.memory.lengths import changes, is_loose, typical_rows, usual_length
-from oomkb.memory.loops import gradients_stay, steps_in_backward
+from oomkb.memory.loops import changes, gradients_stay, is_loose, steps_in_backward, typical_rows, usual_length
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
 from oomkb.memory.optimizers import (
     asks_reference,
