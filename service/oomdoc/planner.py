@@ -15,7 +15,6 @@ from oomdoc.evidence import Evidence, Message, Source, problem_of
 from oomdoc.intake import read
 from oomdoc.intake.configs import to_job
 from oomdoc.report.document import framework_document
-from oomdoc.report.plan import table_document
 from oomdoc.report.words import render
 from oomkb.dataclass import dataclass
 from oomkb.errors import InputError, JobError, OomdocError
@@ -136,6 +135,8 @@ def _job_document(text: str) -> dict[str, Any] | None:
 
 def plan_document(planned: Planned, language: str) -> dict[str, Any]:
     """The JSON form of a plan before a run."""
+    from oomdoc.report.plan import table_document  # draws on rich, which a diagnosis does without
+
     said = [render(sentence, language) for sentence in planned.sentences]
     evidence = planned.evidence
     return {

@@ -104,7 +104,7 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if filling and (base.shown_bytes or 0.0) >= (seen.figure_bytes or math.inf):
         return Inference(job, priced)
     if best.likelihood < _EXPLAINED:
-        return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)
+        return Inference(job, priced, conflicts=_unexplained(priced.estimate, seen), explained=False)
     if best is base or not _decides(seen, best, base):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
@@ -182,7 +182,7 @@ def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:
     failed = seen.failed_bytes
     if not failed or seen.phase == "unknown" or until_failure(priced.estimate, seen.phase) >= _HALF * failed:
         return Inference(job, priced)
-    return Inference(job, priced, conflicts=(_unexplained(priced.estimate, seen),), explained=False)
+    return Inference(job, priced, conflicts=_unexplained(priced.estimate, seen), explained=False)
 
 
 _HALF: Final = 0.5
@@ -357,11 +357,15 @@ def _shown(seen: Observed) -> Message:
     return say("inferred.worked", field=name, value=f"{value:,}")
 
 
-def _unexplained(estimate: Estimate, seen: Observed) -> Conflict:
-    predicted, held = _compared(estimate, seen), seen.figure_bytes or 0.0
+def _unexplained(estimate: Estimate, seen: Observed) -> tuple[Conflict, ...]:
+    """That the estimate is not what was observed; nothing where no bytes were (a batch that worked)."""
+    predicted = _compared(estimate, seen)
+    held = seen.figure_bytes or max((shown or 0.0 for _, _, shown in seen.worked), default=0.0)
+    if not held:
+        return ()
     sizes = {"predicted_bytes": predicted, "seen_bytes": held}
     if predicted < held and seen.phase in estimate.phases:
         why = say("inferred.rest", **sizes, rest_bytes=held - predicted, phase=seen.phase)
     else:
         why = say("inferred.unexplained", **sizes)
-    return Conflict("", round(predicted / GIB, 2), round(held / GIB, 2), why)
+    return (Conflict("", round(predicted / GIB, 2), round(held / GIB, 2), why),)

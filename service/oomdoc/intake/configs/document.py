@@ -74,6 +74,9 @@ def described_model(view: View) -> Reading | None:
     return "model_config", config, width
 
 
+_FILES: Final = frozenset({"yaml", "json", "toml"})
+SURE: Final = 0.9
+"""From which probability of its framework a piece is taken to have that framework's keys and no others."""
 PROGRAM_CHARS: Final = 8_000
 """Characters of what a piece runs that are looked at."""
 _MIN_KEY_CHARS: Final = 8
@@ -115,6 +118,15 @@ class Doc:
         plain = self.table is not None and self.table.name == PLAIN and self.marks == (False, 0)
         return self.table is None or (plain and self.form == "shell")
 
+    def _strange(self) -> list[Entry]:
+        """The settings that may mean what they mean everywhere: all, or those that a table that is not sure lacks."""
+        if self.guessed or self.table is None:
+            return self.entries
+        if self.probability >= SURE or self.form not in _FILES:
+            return []
+        table = self.table
+        return [e for e in self.entries if not any(map(table.knows, (norm(e.key), norm(e.key).rpartition(".")[2])))]
+
     _viewed: tuple[Table | None, list[Entry], View] | None = None
     """The last view, and what it was made of."""
     _understood: tuple[View, list[Reading]] | None = None
@@ -151,9 +163,9 @@ class Doc:
         seen: set[str] = set()
         for level in self.table.levels() if self.table is not None else ():
             _read_level(level, view, out, seen)
-        if self.guessed:
+        if strange := self._strange():
             seen |= {"model"} if self.table is not None else set()  # of which there are hints
-            out += [reading for reading in guessed(self.entries) if reading[0] not in seen]
+            out += [reading for reading in guessed(strange) if reading[0] not in seen]
             seen.update(name for name, _, _ in out)
         if "model" not in seen:
             described = described_model(view)

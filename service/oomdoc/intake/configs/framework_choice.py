@@ -202,7 +202,9 @@ def judge(doc: Doc, given: Table | None) -> None:
     doc.table, doc.unknown = None, len(known) >= _SNIPPET_KEYS and run
 
 
-_PLAIN_CALLS: Final = frozenset({"dict()", "int()", "float()", "str()", "list()", "tuple()", "range()"})
+_PLAIN_CALLS: Final = frozenset(
+    {"dict()", "int()", "float()", "str()", "list()", "tuple()", "range()", "dataclass()", "field()"}
+)
 
 
 def _only_settings(doc: Doc) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.key_words import meaning_of
 from oomdoc.intake.configs.named_codecs import CODECS
 from oomdoc.intake.configs.table import DROP, Codec, Reading, norm, words
 from oomdoc.intake.configs.values import flag, number
@@ -62,6 +63,12 @@ _MOST_SAMPLES: Final = 8_192
 _MODEL_KEYS: Final = word_set("model_keys")
 _CERTAIN: Final = word_set("certain_model_keys")
 _FAMILY: Final = compiled(r"[A-Za-z]{2}")
+_HUB_ID: Final = compiled(r"[A-Za-z0-9][\w-]{1,95}/[\w.\-]{2,95}(?<!\.json)(?<!\.yaml)(?<!\.gguf)\Z")
+_FOLDERS: Final = words(
+    "data dataset datasets model models ckpt ckpts checkpoint checkpoints config configs output outputs result results"
+    " run runs weights pretrained cache hf home mnt src scripts experiments exp saves"
+)
+"""First parts of paths that are no owner's name."""
 
 
 def _codec(spelt: str, where: str) -> Codec:
@@ -82,7 +89,7 @@ def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
 
     :raises CatalogError: for a field that no job has, an unknown codec, or a name that stands there twice.
     """
-    sections = ("always", "training", "engine", "serving", "otherwise")
+    sections = ("always", "training", "engine", "serving", "otherwise", "words")
     fields = {*Job.__dataclass_fields__, *DOTTED_FIELDS}
     out: dict[str, dict[str, tuple[str, Codec]]] = {section: {} for section in sections}
     for section, rows in read_table(Path(__file__).with_name("guesses.toml"), *sections).items():
@@ -91,7 +98,7 @@ def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
             if field not in fields:
                 raise CatalogError(f"no job has a field {field}", where=f"guesses.toml: {section}")
             for name in names.split():
-                if name in out[section] or (section not in ("always", "engine") and name in out["always"]):
+                if name in out[section] or (section not in ("always", "engine", "words") and name in out["always"]):
                     raise CatalogError(f"{name} stands there twice", where=f"guesses.toml: {section}")
                 out[section][name] = field, _codec(spelt, f"guesses.toml: {names}")
     return out
@@ -199,7 +206,7 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
     off = _switched_off(stated)
     stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
     keys = [key for key, _ in stated]
-    training = trains(keys)
+    training = trains(keys) or any(_means(key, _ONLY_TRAINING) for key in keys)
     own = [(key, e) for key, e in stated if not _of_another(key, trains=training)]
     table = _table()
     rows = {**table["always"], **table["training" if training else "serving"]}
@@ -224,10 +231,52 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
         ):
             said.setdefault(field, readings)
         said.setdefault("grad_accum", list(_of_total(own, said)))
+    said = _by_words(own, training=training) | {field: readings for field, readings in said.items() if readings}
     said.setdefault("model", list(_models(own)))
     said["method"] = [r for r in said.get("method", ()) if r[1] == "qlora"] or said.get("method", [])
-    if any(_ADAPTERS.search(key) and flag(e.value) is False for key, e in stated):
+    if without := next((e for key, e in stated if _ADAPTERS.search(key) and flag(e.value) is False), None):
         said = {field: readings for field, readings in said.items() if not field.startswith("lora.")}
+        said["method"] = [("method", "full", without)] if training else []
+    return said
+
+
+_MIN_PROBABILITY: Final = 0.8
+"""From which a key counts that is known by its words alone."""
+_WHEN_SERVING: Final = {"seq_len": "serving.max_model_len", "gpu_memory_utilization": "serving.gpu_memory_utilization"}
+_OF_SERVERS: Final = frozenset(
+    {
+        *_WHEN_SERVING.values(),
+        *words("tp pp param_dtype nodes serving.max_num_seqs serving.max_num_batched_tokens"),
+    }
+)
+_WHEN_TRAINING: Final = {"gpu_memory_utilization": "rollout.gpu_memory_utilization"}
+
+
+_ONLY_TRAINING: Final = words("micro_batch grad_accum lora.r grad_ckpt global_batch generations")
+_STEPS: Final = words("grad_accum")
+
+
+def _means(key: str, fields: frozenset[str]) -> bool:
+    """Whether a key says one of these fields, by its words."""
+    field, probability = meaning_of(key)
+    return field in fields and probability >= _MIN_PROBABILITY
+
+
+def _by_words(entries: Sequence[tuple[str, Entry]], *, training: bool) -> dict[str, list[Reading]]:
+    """What the keys say that no row names, by the words that they are made of."""
+    rows = _table()
+    fields = {name: row for name, row in rows["words"].items() if training or name in _OF_SERVERS}
+    said: dict[str, list[Reading]] = {}
+    for key, entry in entries:
+        last = _SEPARATE.split(key)[-1]
+        if any(last in names for section, names in rows.items() if section != "words"):
+            continue
+        field, probability = meaning_of(key)
+        field = (_WHEN_TRAINING if training else _WHEN_SERVING).get(field, field)
+        if probability < _MIN_PROBABILITY or field not in fields:
+            continue
+        if (value := fields[field][1].read(entry.value)) is not None:
+            said.setdefault(field, []).append((field, value, entry))
     return said
 
 
@@ -240,7 +289,7 @@ def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:
 
 _MIN_DIMENSIONS: Final = 2
 _DIMENSIONS: Final = word_set("dimensions")
-_ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_lora|lora_enable|enable_lora)\Z")
+_ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_(?:lora|peft)|(?:lora|peft)_enabled?|enable_(?:lora|peft))\Z")
 _OF_ADAPTERS: Final = compiled(r"(?:\A|_)(?:lora|peft|adapter)(?:\Z|_)")
 """Sections in which a rank is that of adapters."""
 _SWITCH: Final = compiled(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
@@ -260,9 +309,10 @@ def _switched_off(entries: Sequence[tuple[str, Entry]]) -> tuple[str, ...]:
 def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Codec]]) -> dict[str, list[Reading]]:
     """What the keys of some rows say, by field; a key may be told from others by the section before it."""
     said: dict[str, list[Reading]] = {}
+    adapters = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] == "lora_alpha"}
     for key, entry in entries:
         *_, section, last = "", *_SEPARATE.split(key)
-        section = "lora" if _OF_ADAPTERS.search(section) else section
+        section = "lora" if _OF_ADAPTERS.search(section) or key.rpartition(".")[0] in adapters else section
         for field, codec in filter(None, map(rows.get, (f"{section}.{last}", last))):
             if (value := codec.read(entry.value)) is not None:
                 said.setdefault(field, []).append((field, [value] if field == "offload" else value, entry))
@@ -274,8 +324,7 @@ def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
     """``batch_size`` in the section that says over how many steps gradients are accumulated, or how many samples all of
     them take: the micro batch, unless another key there speaks of batches (``mini_batch_size``).
     """
-    steps = {name for name, (field, _) in _table()["always"].items() if field == "grad_accum"} | _TOTAL
-    sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in steps}
+    sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in _TOTAL or _means(key, _STEPS)}
     speaking: dict[str, set[str]] = {}
     for key in {key for key, _ in entries if "batch" in key and not _QUIET.search(key)}:
         section, _, last = key.rpartition(".")
@@ -310,5 +359,6 @@ def _models(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
         name = value.rsplit("/", 1)[-1]
         owned = value.count("/") == 1 and looks_like_model(value)
         alone = last in _CERTAIN and _FAMILY.match(name) is not None and looks_like_model(f"x/{name}")
-        if (owned or alone) and (billions(name) is not None or (owned and find(value) is not None)):
+        hub = last in _CERTAIN and _HUB_ID.match(value) is not None and value.partition("/")[0].lower() not in _FOLDERS
+        if hub or ((owned or alone) and (billions(name) is not None or (owned and find(value) is not None))):
             yield "model", value, entry

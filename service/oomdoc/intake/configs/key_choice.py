@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc
-from oomdoc.intake.configs.document import clean_key
+from oomdoc.intake.configs.document import SURE, clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed_place
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
@@ -119,6 +119,7 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     if doc.form == "shell" and not doc.marks[0] and doc.table.name not in (*LAUNCHERS, *ENGINES):
         open_ = open_ and (doc.marks[1] >= _ENOUGH_MARKS or view.has_any(doc.table.record.adds_beside))
     added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
+    open_ = open_ and (doc.marks[0] or apart or doc.probability >= SURE)
     return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))
 
 

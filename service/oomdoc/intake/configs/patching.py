@@ -257,7 +257,7 @@ def _change(source: Text, name: str, value: Any) -> Text | None:
         text = set_variable(source.text, source.docs, name[4:], value, source.filename)
         return None if text is None else replace(source, text=text)
     said = source.values
-    unset = is_off(value) and name != "micro_batch" and "framework" in said and not source.left_open(name)
+    unset = is_off(name, value) and "framework" in said and not source.left_open(name)
     if value is not None and (name in said or unset) and says(said, name, value):
         return source
     name, value = as_counted(said, name, value)

@@ -12,7 +12,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
 from oomdoc.intake.configs.wordlist import listed
 from oomdoc.intake.configs.writers import json, python, shell, yaml
-from oomdoc.intake.configs.writers.lines import line_end, newline_at, with_line, without_member
+from oomdoc.intake.configs.writers.lines import line_end, line_start, newline_at, with_line, without_member
 from oomdoc.intake.configs.writers.spelling import json_text
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 
@@ -187,16 +187,15 @@ def _insert(text: str, doc: Doc, key: str, value: Any) -> str | None:
 
 
 def _stands_elsewhere(text: str, doc: Doc, key: str) -> bool:
-    """Whether the script gives the flag in a place that is not read (``ARGS+=(--deepspeed $DS)`` in a branch): written
-    a second time, one of the two would be without effect.
+    """Whether the script gives the flag in a place that is not read (``ARGS+=(--deepspeed $DS)`` in a branch,
+    ``${LEN:+--max-model-len $LEN}``): written a second time, one of the two would be without effect.
     """
     if doc.form != "shell" or not key.replace("-", "").replace("_", "").isalnum():
         return False
     if any(entry.style in ("flag", "flag=") and norm(entry.key) == norm(key) for entry in doc.entries):
         return True
     spelt = re.sub("[-_]", "[-_]", key)
-    given = re.compile(rf"^(?![ \t]*#).*?(?<![\w-])--{spelt}(?![\w-])", re.MULTILINE)
-    return given.search(text, doc.end) is not None or given.search(text[: doc.start]) is not None
+    return re.search(rf"^(?![ \t]*#).*?(?<![\w-])--{spelt}(?![\w-])", text, re.MULTILINE) is not None
 
 
 def _beside_its_like(doc: Doc, key: str) -> str | None:
@@ -258,11 +257,34 @@ def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
     bare = table is not None and table.record.bare_flags and not spelled
     if doc.form == "yaml":
         return shell.insert_item(text, doc.entries, key, value, anchor, bare=bare)
-    return shell.insert(text, _same_command(doc, anchor), key, value, anchor, bare=bare)
+    return shell.insert(text, _same_command(text, doc, anchor), key, value, anchor, bare=bare)
 
 
-def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
+def _command_at(text: str, offset: int) -> tuple[int, int]:
+    """Where the command begins and ends that an offset is in: lines that go on behind a backslash are of one."""
+    start, end = line_start(text, offset), line_end(text, offset)
+    while start > 0 and text[:start].rstrip("\r\n").endswith("\\"):
+        start = line_start(text, start - 1)
+    while end < len(text) and text[:end].rstrip("\r\n").endswith("\\"):
+        end = line_end(text, end)
+    return start, end
+
+
+def _of_one_command(text: str, doc: Doc, anchor: Entry | None) -> list[Entry]:
+    """The settings of the anchor's command, else of that in which the table knows most."""
+    if doc.table is None or doc.array or len({_command_at(text, e.key_span[0]) for e in doc.entries}) < 2:
+        return doc.entries
+    known = [anchor] if anchor is not None else [e for e in doc.entries if doc.table.knows(norm(e.key))]
+    spans = Counter(_command_at(text, e.key_span[0]) for e in known)
+    if not spans:
+        return doc.entries
+    (start, end), _ = spans.most_common(1)[0]
+    return [e for e in doc.entries if start <= e.key_span[0] < end]
+
+
+def _same_command(text: str, doc: Doc, anchor: Entry | None) -> list[Entry]:
     """The settings of the command that a new flag joins: not those of its launcher."""
+    entries = _of_one_command(text, doc, anchor)
     launchers = (*LAUNCHERS, "torchrun", "docker", "srun", "mpirun", "ray")
     scope = anchor.scope if anchor is not None else None
     if doc.table is not None and doc.table.name in LAUNCHERS:
@@ -270,11 +292,11 @@ def _same_command(doc: Doc, anchor: Entry | None) -> list[Entry]:
     elif scope in launchers:
         scope = None  # before the script, it would be the launcher's
     own = (
-        [e for e in doc.entries if e.scope == scope]
+        [e for e in entries if e.scope == scope]
         if scope is not None
-        else [e for e in doc.entries if e.scope not in launchers]
+        else [e for e in entries if e.scope not in launchers]
     )
-    return own or doc.entries
+    return own or entries
 
 
 def _insert_toml(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None) -> str | None:

@@ -57,12 +57,10 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     if value is None:
         return found is None
     if found is None:
-        by_absence = (is_off(value) and name != "micro_batch") or name == "serving.cuda_graphs"
+        by_absence = is_off(name, value) or name == "serving.cuda_graphs"
         return name == "model" or (by_absence and same(_by_default(said, name), value))
     if name == "sp" and value is True:
         return bool(found == said.get("tp") and found > 1)  # within the group of tensor parallelism
-    if name == "quant" and (value, found) == ("nf4", "nf4-double"):
-        return True  # its scales are quantized as well
     if name == "quant" and has(str(said.get("framework")), "nf4.one_kind") and {found, value} <= {"nf4", "nf4-double"}:
         return True  # there is one kind, whose scales are quantized as well
     if name == "offload" and "param" in value and str(said.get("sharding")) in _FSDP:
@@ -73,11 +71,14 @@ def says(said: Mapping[str, Any], name: str, value: Any) -> bool:
     return same(found, value)
 
 
-def is_off(value: Any) -> bool:
+_ONE_BY_ABSENCE: Final = frozenset("tp pp cp sp ep dp gpus nodes world grad_accum".split())  # noqa: SIM905
+
+
+def is_off(name: str, value: Any) -> bool:
     """Whether a value is what a setting has by being absent."""
     if isinstance(value, bool):
         return not value
-    return value == 1 or value in ("none", "ddp", "fp32", "full") or value == []
+    return (value == 1 and name in _ONE_BY_ABSENCE) or value in ("none", "ddp", "fp32", "full") or value == []
 
 
 def _completed(said: Mapping[str, Any]) -> Job:

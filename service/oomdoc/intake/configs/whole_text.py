@@ -150,7 +150,8 @@ def misread(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, s
     for name, value in wanted.items():
         if name == "method" and wanted.get("quant") is not None and said.get(name) in ("lora", "qlora"):
             continue  # the storage of the base decides between the two
-        if not says(said, name, value):
+        doubled = name == "quant" and (value, said.get(name)) == ("nf4", "nf4-double")  # by default, of some scripts
+        if not says(said, name, value) and not doubled:
             bad[name] = "not-read-back"
     quant = said.get("quant")
     if not same(quant, before.values.get("quant")) and stored_otherwise(said, quant):
@@ -172,7 +173,7 @@ def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
     for each in (readings, [reading for doc in after.docs for reading in doc.readings()]):
         said_at = {entry.key_span for name, _, entry in each if name in wanted}
         free |= {name for name, _, entry in each if entry.key_span in said_at}  # one key says both
-    new_ones = [n for n in new if n not in old and n in _NOT_BY_THE_WAY and n not in free and not is_off(new[n])]
+    new_ones = [n for n in new if n not in old and n in _NOT_BY_THE_WAY and n not in free and not is_off(n, new[n])]
     changed = new_ones + [
         n for n in old if n not in free and n[:4] != "env." and not same(_shape(old[n]), _shape(new.get(n)))
     ]

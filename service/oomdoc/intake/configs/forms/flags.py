@@ -20,6 +20,8 @@ from oomkb.kept import lazy
 
 _FLAG: Final = lazy(r"--?[A-Za-z][\w.\-]{0,100}")
 _OVERRIDE: Final = lazy(r"(?:\+{1,2}|~)?([A-Za-z_@][\w./@\-\[\]]{0,160})=")
+_OPTION_IF_SET: Final = lazy(r"\$\{\w{1,60}:?\+\s{0,4}-")
+"""``${LEN:+--max-model-len $LEN}``: an option where the variable is set, and no value of the flag before it."""
 _PROSE: Final = lazy(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]{1,100}")
 """Chinese characters alone: the sentence around a flag (``--enable-prefix-caching 会多占显存吗``), not its value."""
 _LAUNCHERS: Final = meanings("launcher")
@@ -110,6 +112,8 @@ class _Reader:
 
     def holds_flags(self, word: Word) -> bool:
         """``$OPTIONS``, ``${OPTIONS[@]}``: the shell makes flags of it, which are read where the variable is set."""
+        if _OPTION_IF_SET.match(self.text, word.start):
+            return True
         several = word.shared and " " in word.text and self.text[word.start] != "-"
         return word.text.endswith("[@]}") or (several and _FLAG.match(word.text.lstrip()) is not None)
 

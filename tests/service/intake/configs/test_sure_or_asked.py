@@ -1,0 +1,139 @@
+"""What is read of a file whose framework is not sure, and what is written nowhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oomdoc.evidence import Source
+from oomdoc.intake import read
+from oomdoc.intake.configs import patch, to_job
+from oomdoc.intake.configs.key_words import model
+
+SERVE = """\
+docker rm -f chat
+docker run -d --name chat --gpus all \\
+  --ipc=host \\
+  vllm/vllm-openai:latest \\
+  --model org/Thing-7B \\
+  --max-model-len 8192 \\
+  ${SEQS:+--max-num-seqs $SEQS} \\
+  --gpu-memory-utilization 0.8
+
+if ! docker ps --filter name=chat | grep -q chat; then
+  docker logs --tail 40 chat
+fi
+"""
+
+NEARLY_LLAMA_FACTORY = """\
+training_stage: sft
+finetuning_type: lora
+model_name_or_path: org/Thing-7B
+cutoff_len: 1024
+enable_gradient_checkpointing: true
+train_micro_batch_size_per_gpu: 4
+gradient_accumulation_steps: 4
+deepspeed_config_path: configs/z2.json
+train_model_precision: bf16
+tokenizer_use_fast: true
+save_train_log: true
+io_workers: 3
+lora_rank: 64
+"""
+
+DATACLASS = """\
+from dataclasses import dataclass
+
+
+@dataclass
+class TrainConfig:
+    lr: float = 1e-4
+    num_epochs: int = 3
+    weight_decay: float = 0.0
+    micro_batch_size: int = 4
+    gradient_accumulation_steps: int = 2
+    context_length: int = 4096
+    use_peft: bool = False
+    peft_method: str = "lora"
+"""
+
+
+def job_of(text: str, name: str) -> Any:
+    evidence = read([Source(name, text)])
+    return to_job(evidence.facts, evidence.framework, evidence.versions)
+
+
+def test_a_new_flag_joins_the_command_that_runs_the_engine():
+    done = patch(SERVE, filename="serve.sh", changes={"serving.kv_dtype": "fp8"})
+    lines = done.text.splitlines()
+    at = next(n for n, line in enumerate(lines) if "--kv-cache-dtype fp8" in line)
+    assert at < next(n for n, line in enumerate(lines) if "docker ps" in line)
+    assert lines[at - 1].endswith("\\") or lines[at].endswith("\\")
+
+
+def test_a_flag_that_stands_in_an_expansion_is_not_written_again():
+    done = patch(SERVE, filename="serve.sh", changes={"serving.max_num_seqs": 8})
+    assert done.text == SERVE
+    assert done.error
+
+
+@pytest.mark.parametrize("changes", [{"sharding": "zero3"}, {"optimizer": "adamw_8bit"}])
+def test_a_framework_that_is_not_sure_gets_no_new_keys(changes):
+    done = patch(NEARLY_LLAMA_FACTORY, filename="a.yaml", changes=changes)
+    assert done.text == NEARLY_LLAMA_FACTORY
+    assert done.error
+
+
+def test_what_stands_in_it_is_read_and_changed():
+    job = job_of(NEARLY_LLAMA_FACTORY, "a.yaml")
+    assert (job.micro_batch, job.grad_accum, job.seq_len, job.grad_ckpt) == (4, 4, 1024, True)
+    done = patch(NEARLY_LLAMA_FACTORY, filename="a.yaml", changes={"seq_len": 512})
+    assert done.text == NEARLY_LLAMA_FACTORY.replace("cutoff_len: 1024", "cutoff_len: 512")
+
+
+def test_a_dataclass_of_settings_is_a_configuration():
+    job = job_of(DATACLASS, "config.py")
+    assert (job.micro_batch, job.grad_accum, job.seq_len) == (4, 2, 4096)
+    assert job.method == "full", "its adapters are switched off"
+    done = patch(DATACLASS, filename="config.py", changes={"micro_batch": 1})
+    assert done.text == DATACLASS.replace("micro_batch_size: int = 4", "micro_batch_size: int = 1")
+
+
+def test_double_quantization_is_switched_off_where_single_is_asked_for():
+    text = "model_name_or_path: org/Thing-7B\nload_in_4bit: true\nbnb_4bit_use_double_quant: true\nper_device_train_batch_size: 1\nuse_peft: true\nlora_r: 8\n"
+    done = patch(text, filename="a.yaml", changes={"quant": "nf4"})
+    assert done.text == text.replace("double_quant: true", "double_quant: false")
+
+
+def test_one_request_at_once_is_no_default():
+    text = "FROM llama3:8b\nPARAMETER num_ctx 2048\n"
+    done = patch(text, filename="Modelfile", changes={"serving.max_num_seqs": 1})
+    assert done.text == text
+    assert done.error
+
+
+@pytest.mark.parametrize(
+    ("flags", "fields"),
+    [
+        ("--pp-stages 4 --grad-ckpt --lora_dim_r 4", {"pp": 4, "grad_ckpt": True, "lora.r": 4}),
+        ("--n-accum-steps 5 --max_generate_tokens 700", {"grad_accum": 5, "completion_len": 700}),
+        ("--num_heads 12 --log_every 50 --val_bs 64 --eval_max_len 9000", {"micro_batch": None, "seq_len": None}),
+    ],
+)
+def test_keys_that_no_table_has_are_known_by_their_words(flags, fields):
+    text = f"python my_own_loop.py --lr 1e-4 --epochs 3 --seed 1 --out runs/a {flags}\n"
+    job = job_of(text, "run.sh")
+    assert {name: job.get(name) for name in fields} == fields
+
+
+def test_the_weights_are_those_of_the_labelled_keys():
+    bench = Path(__file__).parents[4] / "bench"
+    done = subprocess.run(
+        [sys.executable, "-c", "import train_config_keys; print(train_config_keys.key())"],
+        cwd=bench, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert model().key == done.stdout.strip(), "run bench/train_config_keys.py --write"
