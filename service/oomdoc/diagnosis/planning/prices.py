@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import field, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -17,10 +17,13 @@ from oomdoc.diagnosis.throughput import Throughput, relative_speed, throughput
 from oomdoc.evidence import Message
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
+from oomkb.frameworks import complete
 from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.memory.model import estimate
 from oomkb.memory.shape import ModelShape
+from oomkb.pricing import device_of, extra_model_shapes, price
 from oomkb.units import GIB
 
 
@@ -104,19 +107,15 @@ _MEASURED: Final = 0.95
 """Probability that an engine starts with what it measured itself."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Price:
     """A derived job and what it costs."""
 
     job: Job
     estimate: Estimate
     probability: float
-    pace: Callable[[], float]
-
-    @cached_property
-    def speed(self) -> float:
-        """Relative to the job as it is; worked out where it is asked for."""
-        return self.pace()
+    speed: float
+    """Relative to the job as it is."""
 
 
 @dataclass
@@ -143,8 +142,6 @@ class Prices:
     _others: Mapping[str, ModelShape] = field(init=False)
 
     def __post_init__(self) -> None:
-        from oomkb.pricing import extra_model_shapes, price
-
         if self.capacity_bytes is None and self.scale == 1.0 and self.engine is None:
             self._memory, self._jobs = _remembered(self.stated, self.careful)
         priced = price(self.stated, careful=self.careful)
@@ -217,8 +214,6 @@ class Prices:
     def _derived(self, fields: Mapping[str, Any]) -> Job | None:
         if not fields.keys() & _STRUCTURAL:
             return derive(self.job, fields)
-        from oomkb.frameworks import complete
-
         # Assumed values may follow from the changed field: they are dropped and filled again. Batch and layout stay.
         keep = ("micro_batch", "grad_accum", "seq_len", "world", "gpus", "nodes", "grad_ckpt", "framework")
         own = {n.partition(".")[0] for n in self.stated.assumed}  # chosen or inferred before pricing
@@ -234,7 +229,7 @@ class Prices:
         if job is None:
             return None
         other = "gpu" in fields
-        device = self._device(job) if other else self.device
+        device = device_of(job) if other else self.device
         capacity = (float(device.capacity_bytes) if device else None) if other else self.capacity_bytes
         usable = capacity / self.scale if capacity is not None else None
         try:
@@ -251,30 +246,17 @@ class Prices:
             probability = 0.0
         elif self.engine is not None and self.engine.accepts(job) and found.holds_need:
             probability = max(probability, _MEASURED)
-        # Bound to no part of this object, which holds the price: the two would wait for the collector.
-        pace = partial(_pace, self._speed, job, self.shape, device, found.host_bytes)
-        return Price(job, found, probability, pace)
+        pace = throughput(job, self.shape, device, found.host_bytes)
+        return Price(job, found, probability, relative_speed(self._speed, pace))
 
     def _estimated(self, job: Job, device: Device | None, capacity_bytes: float | None) -> Estimate:
         """The job on a card with so much room."""
-        from oomkb.memory.model import estimate
-
         if device is None and capacity_bytes is not None:
             job = job.with_fields({"capacity_gib": capacity_bytes / GIB})
         return estimate(job, self.shape, _with_capacity(device, capacity_bytes), shapes=self._others)
-
-    @staticmethod
-    def _device(job: Job) -> Device | None:
-        from oomkb.pricing import device_of
-
-        return device_of(job)
 
 
 @lru_cache(maxsize=4)
 def _remembered(_stated: Job, _careful: bool) -> tuple[dict[str, Price | None], dict[str, Job | None]]:
     """Prices and jobs by their changes: several questions about one run are asked in an answer and in a talk."""
     return {}, {}
-
-
-def _pace(before: Throughput, job: Job, shape: ModelShape, device: Device | None, host_bytes: float) -> float:
-    return relative_speed(before, throughput(job, shape, device, host_bytes))

@@ -100,8 +100,6 @@ _STEPS: Final = 12
 """Moves of the longest plan that is put together one by one."""
 _TRIED: Final = 5
 _ASKED: Final = 300
-_MARGINS: Final = (1.0, 1.06, 1.15)
-"""Where the real model refuses all that the stand-in liked, it is made to ask for more room, and searched again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +135,9 @@ class Search:
         """The least painful set that fits, or ``None``."""
         if is_serving(self.space.prices.job):
             return self._exhaust()
-        alone = self._alone()
-        for extra in _MARGINS:
-            best, liked = self._verify(self._explore(self.space.surrogate.margin * extra), alone)
-            if best is not None:
-                return self._relaxed(self._trimmed(best))
-            if not liked:
-                break
+        best = self._verify(self._explore())
+        if best is not None:
+            return self._relaxed(self._trimmed(best))
         if self.goal.hardware:
             return None
         # Too many moves are needed for the search: one after the other, then milder wherever that still does.
@@ -180,7 +174,7 @@ class Search:
         """Which of the sets have one move of hardware where the goal is more of it, and else none."""
         return self._hardware[sets].sum(axis=1) == self.goal.hardware
 
-    def _explore(self, margin: float) -> Iterator[tuple[int, ...]]:
+    def _explore(self) -> Iterator[tuple[int, ...]]:
         """Sets that the stand-in takes to fit, or nearly, the least painful first; in a set other hardware comes first.
 
         Nothing joins a set that is small enough; what comes before its members may stand before them.
@@ -188,7 +182,7 @@ class Search:
 
         def filled(sets: Any) -> Any:
             """(sets,) shares of the room."""
-            return margin * self._stacked.process_bytes(sets) / self._rooms[sets].max(axis=1)
+            return self.space.surrogate.margin * self._stacked.process_bytes(sets) / self._rooms[sets].max(axis=1)
 
         def likely(sets: Any) -> Any:
             return self._are_of_goal(sets) & (filled(sets) <= _SURROGATE_MARGIN)
@@ -203,17 +197,16 @@ class Search:
                     enough.add(chosen)
                 yield chosen
 
-    def _verify(self, sets: Iterator[tuple[int, ...]], best: Found | None) -> tuple[Found | None, int]:
-        """The least painful of some sets and ``best`` under the real model, and how many were asked about."""
-        liked = 0
+    def _verify(self, sets: Iterator[tuple[int, ...]]) -> Found | None:
+        """The least painful of some sets and of single moves under the real model."""
+        best = self._alone()
         for chosen in islice(sets, _KEEP):
             if best is not None and sum(self._pains[place] for place in chosen) > best.pain + _WORSE:
                 break
-            liked += 1
             found = self.price(self._moves(chosen))
             if found is not None and found.fits and (best is None or found.pain < best.pain):
                 best = found
-        return best, liked
+        return best
 
     def price(self, moves: tuple[Move, ...]) -> Found | None:
         """A set of moves under the real model."""
