@@ -118,9 +118,8 @@ class Search:
     def __init__(self, space: Space, goal: Goal) -> None:
         self.space, self.goal = space, goal
         self.room_bytes = space.prices.room_bytes
-        useful = [s for s in space.singles if goal.allows(s.move) and _does_something(s, space.prices.base)]
-        pains = [(of_moves([s.move], goal) + of_speed(s.price.speed, goal), s) for s in useful]
-        pains.sort(key=lambda pair: (pair[0], pair[1].move.key))
+        allowed = [s for s in space.singles if goal.allows(s.move)]
+        pains = sorted(_undominated(allowed, goal, space.prices.base), key=lambda pair: (pair[0], pair[1].move.key))
         self._pains = [pain for pain, _ in pains]
         self.candidates = [single for _, single in pains]
         self._stacked = Stacked(space.surrogate, [single.effect for _, single in pains])
@@ -302,12 +301,35 @@ def _needed(price: Price) -> float:
     return price.estimate.needed_bytes or 0.0
 
 
-def _does_something(single: Priced, base: Price) -> bool:
-    effect, price = single.effect, single.price
-    return (
-        single.move.remedy.hardware
-        or min(effect.ratio) < 0.999
-        or effect.overhead < 0.99
-        or price.probability > base.probability + 0.01
-        or _needed(price) < 0.999 * _needed(base)
-    )
+def _undominated(singles: Sequence[Priced], goal: Goal, base: Price) -> list[tuple[float, Priced]]:
+    """The moves with their pain, less those that do nothing and variants that another of the remedy beats in all."""
+    useful = [
+        s
+        for s in singles
+        if s.move.remedy.hardware
+        or min(s.effect.ratio) < 0.999
+        or s.effect.overhead < 0.99
+        or s.price.probability > base.probability + 0.01
+        or _needed(s.price) < 0.999 * _needed(base)
+    ]
+    pains = [of_moves([s.move], goal) + of_speed(s.price.speed, goal) for s in useful]
+    variants: dict[tuple[str, str], list[int]] = {}
+    for i, single in enumerate(useful):
+        if not single.move.remedy.hardware:
+            variants.setdefault((single.move.remedy.name, single.move.needs), []).append(i)
+    beaten = {
+        i
+        for places in variants.values()
+        for i in places
+        if any(i != j and pains[j] <= pains[i] and _beats(useful[j], useful[i]) for j in places)
+    }
+    return [(pains[i], single) for i, single in enumerate(useful) if i not in beaten]
+
+
+def _beats(a: Priced, b: Priced) -> bool:
+    if a.price.probability < b.price.probability or _needed(a.price) > _needed(b.price):
+        return False
+    if (a.effect.ratio, a.effect.added) == (b.effect.ratio, b.effect.added):
+        return a.move.key < b.move.key or a.price.probability > b.price.probability
+    lower = all(x <= y for x, y in zip(a.effect.ratio, b.effect.ratio, strict=True))
+    return lower and all(x <= y for x, y in zip(a.effect.added, b.effect.added, strict=True))
