@@ -248,9 +248,6 @@ def _found(space: Space) -> dict[str, Found]:
             break
         if goal.dear[0] and not is_serving(space.prices.job):
             continue
-        # The same layout with the same numbers: the smaller batch already says how.
-        if goal.name == "keep-layout" and any(_uses_batch(one) for one in found.values()):
-            continue
         if any(_answered_by(wider, answer, goal) for wider, answer in searched):
             continue
         best = Search(space, goal).run()
@@ -258,10 +255,6 @@ def _found(space: Space) -> dict[str, Found]:
         if best is not None:
             found[goal.name] = best
     return found
-
-
-def _uses_batch(found: Found) -> bool:
-    return {r.name for move in found.moves for r, _ in move.all_parts} == {"micro-batch"}
 
 
 def _answered_by(wider: Goal, best: Found | None, goal: Goal) -> bool:
