@@ -54,27 +54,18 @@ _CARD_SIGMA: Final = 0.02
 """How closely a process keeps to its share of the card, graphs and context included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Bytes on one GPU that draft models take beside the target (speculative decoding)."""
+def _draft_bytes(
+    s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
+) -> tuple[float, float, int]:
+    """(weights on one GPU, cache of one sequence, heads on the target, which cache as one of its layers does).
 
-    weights: float = 0.0
-    cache: float = 0.0
-    """Of one sequence."""
-    heads: int = 0
-    """Heads on the target, which cache as one of its layers does."""
-
-
-def draft_bytes(
-    job: Job, s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
-) -> Draft:
-    """All models of the role ``draft``: vLLM and SGLang load them on the same GPUs, and their layers cache every token.
+    All models of the role ``draft``: vLLM and SGLang load them on the same GPUs, and their layers cache every token.
 
     A head of the EAGLE or multi-token kind is one decoder layer of the target's sizes with a projection of two hidden
     states (arXiv 2401.15077); embedding and output head are the target's own.
     """
     weights, cache, heads = 0.0, 0.0, 0
-    for extra in job.extra_models or ():
+    for extra in s.job.extra_models or ():
         if extra.role != "draft" or extra.offload:
             continue
         other = _shape(extra, shapes)
@@ -88,7 +79,7 @@ def draft_bytes(
         else:
             weights += other.params * 2.0 / s.tp
             cache += cache_bytes(s, other, kv_dtype, tokens)
-    return Draft(weights, cache, heads)
+    return weights, cache, heads
 
 
 def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | None:
@@ -159,25 +150,26 @@ def serving_bytes(
     kv_dtype = want.kv_dtype if want else None
     tokens, requests = _batch(job, engine, length, device)
     ahead = 0.0 if engine.first else float(tokens)
-    draft = draft_bytes(job, s, shape, shapes or {}, kv_dtype, length)
+    drafts, draft_cache, heads = _draft_bytes(s, shape, shapes or {}, kv_dtype, length)
     cache = cache_of(
         s,
         shape,
         kv_dtype,
         ahead=ahead,
-        pages=_pages(job, engine, heads=draft.heads),
+        pages=_pages(job, engine, heads=heads),
         kept=engine.window_share,
         spread=engine.rule == "exact",
     )
-    whole, placed = cache.bytes_at(length), _placement(job, engine, s, shape)
-    cache = cache.part(placed.cached)
+    whole = cache.bytes_at(length)
+    share_held, cached, moved = _placement(engine, s, shape)
+    cache = cache.part(cached)
     at_once = (want.concurrency if want else None) or 1
-    needed = at_once * (cache.bytes_at(length) + draft.cache)
+    needed = at_once * (cache.bytes_at(length) + draft_cache)
     measured, context = outside_bytes(engine, s, device)
     weights = weight_bytes(s, shape, float(min(s.param_bytes, 4))) + padding_bytes(engine, s, shape, device)
     held = ServingBytes(
-        weights=weights * placed.share,
-        drafts=draft.weights,
+        weights=weights * share_held,
+        drafts=drafts,
         activations=profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
         graphs=graph_bytes(job, s, shape, requests=requests),
         cache_bytes=needed,
@@ -186,7 +178,7 @@ def serving_bytes(
         outside=measured + context,
         at_once=at_once,
         of_the_rest=engine.of_the_rest,
-        host=placed.host_bytes + at_once * whole * (1 - placed.cached) * s.pp,
+        host=moved + at_once * whole * (1 - cached) * s.pp,
     )
     capacity = capacity_bytes_of(job, device)
     if capacity is None:
@@ -194,7 +186,7 @@ def serving_bytes(
     pictures = shape.vision is not None
     sizes = {"measured": measured, "context": context, "tokens": tokens}
     shared, budget = _budget(job, engine, s, held, capacity, pictures=pictures, **sizes)
-    share = needed / (needed - at_once * draft.cache) if needed > at_once * draft.cache else 1.0
+    share = needed / (needed - at_once * draft_cache) if needed > at_once * draft_cache else 1.0
     largest = cache.longest(max(0.0, budget) / share / at_once)
     pool = min(needed, budget) if engine.rule == "exact" else budget
     held = replace(held, budget=budget, shared_bytes=shared, cache_bytes=max(0.0, pool), largest_length=largest)
@@ -202,27 +194,17 @@ def serving_bytes(
     return replace(held, warnings=_short(held)) if budget < needed else held
 
 
-@dataclass(frozen=True, slots=True)
-class _Placement:
-    """What of a model one process keeps on its cards (llama.cpp)."""
+def _placement(engine: Engine, s: Setting, shape: ModelShape) -> tuple[float, float, float]:
+    """(share of the weights that lies on the cards, share of the cache, bytes of weights in host memory).
 
-    share: float = 1.0
-    """Of the weights that the cards can hold."""
-    cached: float = 1.0
-    """Of the cache: that of a layer lies where the layer does."""
-    host_bytes: float = 0.0
-    """Weights in host memory."""
-
-
-def _placement(job: Job, engine: Engine, s: Setting, shape: ModelShape) -> _Placement:
-    """The last layers are on the cards, the output counts as one of them; experts are moved from the first layers.
+    The last layers are on the cards, the output counts as one of them; experts are moved from the first layers.
 
     llama.cpp of 2026: ``i_gpu_start = max(n_layer + 1 - n_gpu_layers, 0)`` (``src/llama-model.cpp``); ``--n-cpu-moe``
     keeps the experts of the first layers in host memory (``common/arg.cpp``).
     """
-    want, layers = job.serving, shape.layer_count
+    want, layers = s.job.serving, shape.layer_count
     if want is None or engine.rule != "exact" or (want.gpu_layers is None and want.cpu_expert_layers is None):
-        return _Placement()
+        return 1.0, 1.0, 0.0
     whole = weight_bytes(replace(s, pp=1), shape, float(min(s.param_bytes, 2)))
     each = GGUF_BYTES.get(s.quant) or QUANT_BYTES.get(s.quant) or float(min(s.param_bytes, 2))
     output = min(whole, layers_and_output(s, shape, each)[1])
@@ -231,7 +213,7 @@ def _placement(job: Job, engine: Engine, s: Setting, shape: ModelShape) -> _Plac
     on = max(0, slots - 1)
     moved = max(0, min(want.cpu_expert_layers or 0, layers) - (layers - on))
     held = on / layers * body + (output if slots else 0.0) - moved * shape.expert_params * each / layers
-    return _Placement(held / whole, on / layers, whole - held)
+    return held / whole, on / layers, whole - held
 
 
 def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:

@@ -91,36 +91,24 @@ def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
     reduce, one, shards, last = _reduced(s, u)
     before = shards + last if s.gradients_stay else 0.0
 
-    def done(size: float) -> float:
-        return before or max(0.0, size)
-
-    def forward(part: str, share: str) -> Mapping[str, float]:
-        kept = done(0.0)
-        if part == "embedding":
-            return {"gathered weights": 2 * root, "gradients": kept}
-        copies = layer if s.reshard else (held if share == "saved" else layer)
-        # Own copies, own flat buffer; the buffer of the unit before overlaps only while copies are made.
-        return {"gathered weights": root + copies + layer, "gradients": kept}
-
-    def backward(part: str, share: str) -> Mapping[str, float]:
-        if part == "logits":
-            return {"gathered weights": root + (layer if s.reshard else held), "gradients": done(0.0)}
-        if part == "top":
-            return {"gathered weights": root + (pair if s.reshard else held), "gradients": done(0.0)}
-        if part == "embedding":
-            return {"gathered weights": root, "reduction buffer": reduce, "gradients": done(shards)}
-        if part == "first":
-            return {"gathered weights": root + layer, "reduction buffer": reduce, "gradients": done(shards - one)}
-        gathered = pair if s.reshard or share == "grads" else held - layer
-        finished = shards - 2 * one if share == "grads" else one
-        return {"gathered weights": root + gathered, "reduction buffer": reduce, "gradients": done(finished)}
-
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
+        late = share == "grads"
+        finished, reducing = 0.0, _NOTHING
         if phase == "forward":
-            return forward(part, share)
-        if phase == "loss":
-            return {"gathered weights": root + (layer if s.reshard else held + layer), "gradients": done(0.0)}
-        return backward(part, share)
+            # Own copies, own flat buffer; the buffer of the unit before overlaps only while copies are made.
+            copies = layer if s.reshard or share != "saved" else held
+            gathered = 2 * root if part == "embedding" else root + copies + layer
+        elif phase == "loss":
+            gathered = root + (layer if s.reshard else held + layer)
+        elif part in ("logits", "top"):
+            gathered = root + (held if not s.reshard else layer if part == "logits" else pair)
+        else:
+            reducing = {"reduction buffer": reduce}
+            ends = {"embedding": (0.0, shards), "first": (layer, shards - one)}
+            inside = (pair if s.reshard or late else held - layer, shards - 2 * one if late else one)
+            more, finished = ends.get(part, inside)
+            gathered = root + more
+        return {"gathered weights": gathered, **reducing, "gradients": before or max(0.0, finished)}
 
     return extra
 

@@ -11,7 +11,7 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import JobError, Note, note
 from oomkb.memory.families.encoder_decoder import is_pair, pair_config
 from oomkb.memory.families.family import ATTENTION_FREE, DECODERS, FAMILIES, UNKNOWN, Family, gate_of, layer_extra
-from oomkb.memory.families.layer_kinds import expert_fields, mixers_of
+from oomkb.memory.families.layer_kinds import by_layer, expert_fields, mixers_of
 from oomkb.memory.names import ACTS, NAMES, of, text_config
 
 _LAYERS_LIMIT: Final = 4_096
@@ -237,9 +237,8 @@ def _windows(kind: str, c: Mapping[str, Any], layers: int) -> tuple[int | None, 
     window = c.get("sliding_window")
     if not window or c.get("use_sliding_window") is False:
         return ()
-    kinds = c.get("layer_types")
-    if isinstance(kinds, list | tuple) and len(kinds) >= layers:
-        found = tuple(int(window) if "sliding" in str(k) else None for k in kinds[:layers])
+    if kinds := by_layer(c, "layer_types", layers):
+        found = tuple(int(window) if "sliding" in str(k) else None for k in kinds)
         return found if any(found) else ()
     pattern = int(c.get("sliding_window_pattern") or c.get("_sliding_window_pattern") or 0)
     if pattern > 1:

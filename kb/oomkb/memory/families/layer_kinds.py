@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from oomkb.dataclass import dataclass
@@ -30,6 +30,12 @@ _FIELDS: Final = (
     ("qk_nope_head_dim", "qk_nope_dim"),
     ("q_lora_rank", "q_lora_rank"),
 )
+
+
+def by_layer(c: Config, key: str, layers: int) -> Sequence[Any]:
+    """What a list of the configuration says of each layer; empty where it has none that is long enough."""
+    listed = c.get(key)
+    return listed[:layers] if isinstance(listed, list | tuple) and len(listed) >= layers else ()
 
 
 def _largest(value: Any) -> int:
@@ -71,15 +77,13 @@ def _sparse(kind: str, c: Config, layers: int) -> tuple[bool, ...]:
     """Which layers route, by whichever of the known keys the configuration has."""
     if kind == "longcat_flash":  # every second half-layer
         return tuple(i % 2 == 0 for i in range(layers))
-    types = c.get("mlp_layer_types")
-    if isinstance(types, list | tuple) and len(types) >= layers:
-        return tuple(str(t) != "dense" for t in types[:layers])
+    if types := by_layer(c, "mlp_layer_types", layers):
+        return tuple(str(t) != "dense" for t in types)
     listed = c.get("moe_layers")
     if isinstance(listed, list | tuple):
         return tuple(i in listed for i in range(layers))
-    flags = c.get("moe_layer_freq")
-    if isinstance(flags, list | tuple) and len(flags) >= layers:
-        return tuple(bool(flag) for flag in flags[:layers])
+    if flags := by_layer(c, "moe_layer_freq", layers):
+        return tuple(bool(flag) for flag in flags)
     blocks = c.get("layers_block_type") or c.get("hybrid_override_pattern")
     if blocks and any(str(b) in ("moe", "E") for b in blocks):
         found = tuple(str(b) in ("moe", "E") for b in blocks)[:layers]
@@ -137,12 +141,10 @@ def mixers_of(kind: str, c: Config, layers: int) -> tuple[str, ...]:
 
 
 def _compressions(c: Config, layers: int) -> list[str]:
-    types = c.get("layer_types")
-    if isinstance(types, list | tuple) and len(types) >= layers:
-        return [str(t) for t in types[:layers]]
-    ratios = c.get("compress_ratios")  # the checkpoint's own spelling: one rate per layer
-    if isinstance(ratios, list | tuple) and len(ratios) >= layers:
-        return ["heavily" if r > 16 else "sparse" if r else "sliding" for r in ratios[:layers]]
+    if types := by_layer(c, "layer_types", layers):
+        return [str(t) for t in types]
+    if ratios := by_layer(c, "compress_ratios", layers):  # the checkpoint's own spelling: one rate per layer
+        return ["heavily" if r > 16 else "sparse" if r else "sliding" for r in ratios]
     return ["sparse" if i % 2 else "heavily" for i in range(layers)]
 
 
@@ -155,16 +157,13 @@ def _names(c: Config, layers: int) -> list[str]:
     pattern = c.get("hybrid_override_pattern")
     if isinstance(pattern, str) and len(pattern) >= layers:
         return [_PATTERN.get(letter, "attention") for letter in pattern][:layers]
-    for key in ("layer_types", "layers_block_type"):
-        types = c.get(key)
-        if isinstance(types, list | tuple) and len(types) >= layers:
-            return [str(t) for t in types[:layers]]
+    if types := by_layer(c, "layer_types", layers) or by_layer(c, "layers_block_type", layers):
+        return [str(t) for t in types]
     blocks = c.get("block_types") or c.get("_block_types")
     if isinstance(blocks, list | tuple) and blocks:
         return [str(blocks[i % len(blocks)]) for i in range(layers)]
-    flags = c.get("attn_type_list")
-    if isinstance(flags, list | tuple) and len(flags) >= layers:
-        return ["full" if flag else "linear" for flag in flags[:layers]]
+    if flags := by_layer(c, "attn_type_list", layers):
+        return ["full" if flag else "linear" for flag in flags]
     full = _full_layers(c, layers)
     return [] if full is None else ["full" if i in full else "linear" for i in range(layers)]
 
