@@ -45,34 +45,9 @@ def zero(job: Job) -> bool:
     return (job.sharding or "").startswith("zero")
 
 
-def fsdp(job: Job) -> bool:
-    """PyTorch FSDP in any form."""
-    return job.sharding in ("fsdp", "fsdp2", "hsdp", "shard-grad-op")
-
-
-def lora(job: Job) -> bool:
-    """Low-rank adapters on a frozen base."""
-    return job.method in ("lora", "qlora")
-
-
-def full(job: Job) -> bool:
-    """Every parameter is trained."""
-    return job.method == "full"
-
-
 def quantised(job: Job) -> bool:
     """The base weights are stored in fewer than 16 bits."""
     return job.quant not in _QUANTISED_NOT
-
-
-def preference(job: Job) -> bool:
-    """Objectives that compare with a reference model."""
-    return job.objective in ("dpo", "kto")
-
-
-def rl(job: Job) -> bool:
-    """Objectives that generate while training."""
-    return job.objective in ("ppo", "grpo")
 
 
 def large_card(job: Job) -> bool:
@@ -96,8 +71,8 @@ def unsaid_precision(job: Job) -> bool:
     return plain and job.objective != "inference" and not zero(job) and not quantised(job)
 
 
-NAMED: Final[Mapping[str, Callable[[Job], bool]]] = MappingProxyType(_own_functions())
-"""The circumstances above, by name."""
+NAMED: Final[dict[str, Callable[[Job], bool]]] = _own_functions()
+"""Circumstances by name: the functions above, and what is a condition on one field."""
 
 
 def circumstance(text: str) -> Callable[[Job], bool]:
@@ -135,6 +110,15 @@ def _spelt(value: Any) -> str:
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
+NAMED.update(
+    fsdp=circumstance("sharding=fsdp|fsdp2|hsdp|shard-grad-op"),
+    lora=circumstance("method=lora|qlora"),
+    full=circumstance("method=full"),
+    preference=circumstance("objective=dpo|kto"),
+    rl=circumstance("objective=ppo|grpo"),
+)
+
+
 def _card_gib(job: Job) -> float | None:
     found = gpus.sized(job.gpu, job.capacity_gib, job.host_gib)
     return found.capacity_bytes / GIB if found else None
@@ -145,20 +129,10 @@ def engine_dtype(job: Job) -> str:
     return "fp16" if job.autocast == "fp16" else "bf16"
 
 
-def training_batch(job: Job) -> int:
-    """As many samples as a training step takes."""
-    return job.micro_batch or 1
-
-
 def accumulated_to_16(job: Job) -> int:
     """Steps that make a batch of 16 over all ranks."""
     world = job.world or (job.gpus or 1) * (job.nodes or 1)
     return max(1, -(-16 // ((job.micro_batch or 1) * world)))
-
-
-def tensor_parallel_size(job: Job) -> int:
-    """The size of the group over which sequence parallelism splits."""
-    return job.tp or 1
 
 
 def prompt_and_completion(job: Job) -> int:

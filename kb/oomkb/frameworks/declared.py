@@ -47,7 +47,8 @@ leaves no trace.
 - ``[settings]``: the fields it can be set to, where they are not those it has keys for: ``any``, and ``"field >=1.0"``
   = the values.
 - ``features``, ``[lines]``: what a remedy may ask for, and how it is said here (:mod:`oomkb.frameworks.completion`).
-- ``defaults``: ``field``, ``value`` or ``value_of``, ``why``; ``when``: a circumstance; ``versions``; ``source``
+- ``defaults``: ``field``, ``value`` or ``value_of`` (of those in :data:`oomkb.frameworks.circumstances.VALUES`, or of
+  another field, 1 where that is open), ``why``; ``when``: a circumstance; ``versions``; ``source``
   (:mod:`oomkb.frameworks.circumstances`). The first whose circumstances hold counts.
 """
 
@@ -65,7 +66,7 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import CatalogError
 from oomkb.frameworks.circumstances import VALUES, circumstance
 from oomkb.frameworks.model import Default, Setting
-from oomkb.memory.job import Job
+from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.tables import read_toml
 
 FOLDER: Final = Path(__file__).parent / "records"
@@ -251,9 +252,14 @@ def default_of(row: Mapping[str, Any], source: str, **more: Callable[[Job], Any]
     :raises KeyError: for a row without a field, a reason or a value, or with an unknown ``value_of``.
     :raises ValueError: for a circumstance of no known form.
     """
-    value = {**VALUES, **more}[row["value_of"]] if "value_of" in row else row["value"]
+    name = row.get("value_of")
+    value = _of_field(name) if name in FIELD_NAMES else {**VALUES, **more}[name] if name else row["value"]
     made = Default(row["field"], value, row["why"], row.get("source", source), row.get("versions", ""))
     return dataclasses.replace(made, when=circumstance(row["when"])) if "when" in row else made
+
+
+def _of_field(name: str) -> Callable[[Job], Any]:
+    return lambda job: job.get(name) or 1
 
 
 @cache
