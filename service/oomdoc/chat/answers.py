@@ -132,18 +132,13 @@ def _peak(priced: Priced | None) -> float | None:
 
 def adjusted(changes: Mapping[str, Any], before: Job, text: str, language: str) -> list[str]:
     """What had to follow from a change: more GPUs for more ranks, fewer ranks on fewer GPUs."""
-    degrees = [n for n in ("tp", "pp", "cp") if n in changes]
-    if not degrees or not changes.keys() & {"gpus", "world", "nodes"}:
+    degrees = {n: changes[n] for n in ("tp", "pp", "cp") if n in changes}
+    raised = (changes.get("world") or 0) > (before.world or before.gpus or 1)
+    asked_for = (_COUNT if raised else _DEGREE).search(text)
+    if not degrees or not changes.keys() & {"gpus", "world", "nodes"} or asked_for:
         return []
-    if (changes.get("world") or 0) > (before.world or before.gpus or 1):
-        if _COUNT.search(text):
-            return []
-        values = parts.shown_changes({n: changes[n] for n in degrees}, language)
-        return [word("chat.gpus-raised", language, degrees=values, world=changes["world"])]
-    if _DEGREE.search(text):
-        return []
-    values = parts.shown_changes({n: changes[n] for n in degrees}, language)
-    return [word("chat.degrees-lowered", language, degrees=values, world=changes.get("world", 1))]
+    values = {"degrees": parts.shown_changes(degrees, language), "world": changes.get("world", 1)}
+    return [word("chat.gpus-raised" if raised else "chat.degrees-lowered", language, **values)]
 
 
 def would(before: Priced | None, job: Job, other: Job, text: str, language: str, held: Collection[str] = ()) -> Reply:

@@ -71,11 +71,9 @@ def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def _host_gib(found: re.Match[str]) -> float:
     """GiB of a stated size; ``free`` prints a bare number in the unit that it was asked for."""
-    text = next(v for v in found.groupdict().values() if v)
-    number, unit = text.rstrip("TtGgMmKkIiBbSs "), text.lstrip("0123456789. ")[:1]
-    bare = float(number) >= _MIB_FROM
-    kib = float(number) >= _KIB_FROM
-    return to_bytes(number, unit or ("K" if kib else "M" if bare else "G")) / _GIB
+    number, unit = _parted(next(v for v in found.groupdict().values() if v))
+    bare = "K" if float(number) >= _KIB_FROM else "M" if float(number) >= _MIB_FROM else "G"
+    return to_bytes(number, unit or bare) / _GIB
 
 
 def _processes(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
@@ -168,20 +166,20 @@ def pools(spoken: Sequence[Line]) -> Iterator[Signal]:
         for name, pattern in _RE.group("pool").items():
             for found in pattern.finditer(text):
                 group = "a" if found["a"] else "b"
-                size = _amount(found[group])
+                size = to_bytes(*_parted(found[group]))
                 sizes[name] = max(size, sizes.get(name, 0))
                 taken.add(found.start(group))
                 place = place or line.span(found.start() + 1)
-        others += [_amount(one[0]) for one in _RE["card_size"].finditer(text) if one.start() not in taken]
+        others += [to_bytes(*_parted(one[0])) for one in _RE["card_size"].finditer(text) if one.start() not in taken]
     ordered = [sizes[name] for name in ("allocated", "reserved", "shown") if name in sizes]
     if place is not None and len(ordered) > 1 and ordered == sorted(ordered):
         data = {**{f"{name}_bytes": size for name, size in sizes.items()}, "cards_bytes": tuple(others)}
         yield Signal("pools", place, MappingProxyType(data))
 
 
-def _amount(written: str) -> int:
-    """Bytes of ``52 GB``."""
-    return round(to_bytes(written.rstrip("GMiBgmb "), written.lstrip("0123456789. ")))
+def _parted(written: str) -> tuple[str, str]:
+    """Number and unit of ``52 GB``."""
+    return written.rstrip("TtGgMmKkIiBbSs "), written.lstrip("0123456789. ")
 
 
 def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:

@@ -11,7 +11,7 @@ A table (``<family>.toml``) holds ``triggers``, where it is not 50 ``priority``,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields
 from functools import cache
 from pathlib import Path
@@ -120,25 +120,17 @@ def failure(
     return Reading((found,), (Failure(kind=kind, signal=found, cascade=cascade, **values),))
 
 
-def fact(name: str, value: Any, line: Line, confidence: float = 0.95) -> Fact:
-    """A fact that a log line states."""
-    return Fact(name, value, line.span(), "log", confidence)
-
-
-def only(*found: Signal, facts: Iterable[Fact] = ()) -> Reading:
-    """A reading of signals and facts without a failure."""
-    return Reading(tuple(found), (), tuple(facts))
-
-
 _FIELDS: Final = frozenset(f.name for f in fields(Failure)) - {"kind", "signal", "cascade"}
 _SIZE: Final = lazy(r"<<(\w{1,40})>>")
 _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 Kind = Literal["device", "host", "shared-memory", "other"]
 
 
-def size(name: str, unit: str = r"[KMGTPE]i?B|[KMGT]i?b|bytes?|[KMGT](?![A-Za-z])|B(?![A-Za-z])") -> str:
-    """An expression for a size whose bytes become ``<name>_bytes``."""
-    return rf"(?P<{name}__n>-?[0-9]{{1,20}}(?:\.[0-9]{{0,12}})?) ?(?P<{name}__u>{unit})"
+_SIZED: Final = (
+    r"(?P<\1__n>-?[0-9]{1,20}(?:\.[0-9]{0,12})?) ?"
+    r"(?P<\1__u>[KMGTPE]i?B|[KMGT]i?b|bytes?|[KMGT](?![A-Za-z])|B(?![A-Za-z]))"
+)
+"""What stands for a size, whose bytes become ``<name>_bytes``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +160,10 @@ def _expression(pattern: str) -> Expression:
 def parser_of(path: Path) -> Parser:
     """The parser of a table: it answers with the first rule that matches the line."""
     table = read_toml(path)
-    rules = [Rule(**{**row, "pattern": _SIZE.sub(lambda at: size(at[1]), row["pattern"])}) for row in table["rules"]]
+    rules = [
+        Rule(**{**row, "pattern": _SIZE.sub(lambda at: _SIZED.replace(r"\1", at[1]), row["pattern"])})
+        for row in table["rules"]
+    ]
     expressions = tuple((one, one.lines, _expression(one.pattern)) for one in rules)
 
     def parse(window: Window) -> Reading | None:
@@ -192,21 +187,15 @@ def parser_of(path: Path) -> Parser:
 
 def _reading(one: Rule, found: re.Match[str], window: Window) -> Reading:
     data = _data(found)
-    hit = signal(one.signal, window, **data)
-    if one.kind is None and not one.facts:
-        return Reading((hit,))
-    facts = tuple(
-        fact(name, round(data[key] / GIB, 5) if key.endswith("_bytes") else data[key], window.line, one.confidence)
-        for key, name in one.facts.items()
-        if key in data
-    )
+    hit, span = signal(one.signal, window, **data), window.line.span()
+    told = {
+        name: round(data[k] / GIB, 5) if k.endswith("_bytes") else data[k] for k, name in one.facts.items() if k in data
+    }
+    facts = tuple(Fact(name, value, span, "log", one.confidence) for name, value in told.items())
     if one.kind is None:
-        return only(hit, facts=facts)
-    values = {k: v for k, v in data.items() if k in _FIELDS}
-    if one.phase is not None:
-        values["phase"] = one.phase
-    reading = failure(one.kind, hit, cascade=one.cascade, **values)
-    return Reading(reading.signals, reading.failures, facts)
+        return Reading((hit,), (), facts)
+    values = {k: v for k, v in data.items() if k in _FIELDS} | ({"phase": one.phase} if one.phase is not None else {})
+    return Reading((hit,), (Failure(kind=one.kind, signal=hit, cascade=one.cascade, **values),), facts)
 
 
 @cache
