@@ -27,7 +27,6 @@ from oomkb.pricing import Priced, price_planned
 if TYPE_CHECKING:
     from oomdoc.report.report import Report
 
-_NAMES: Final = patterns("largest")
 _OF_TOKEN: Final = patterns("sums")["of_token"]
 _ACTIVE: Final = patterns("reading")["active"]
 _TOPICS: Final = patterns("parts_asked")
@@ -283,8 +282,8 @@ def _named(priced: Priced, text: str, language: str, *, beside: bool) -> list[st
     return said
 
 
-def largest(priced: Priced, language: str, text: str = "") -> list[str]:
-    """The largest micro-batch and length that fit as the job stands; one of them where ``text`` asks for that."""
+def largest(priced: Priced, language: str) -> list[str]:
+    """The largest micro-batch and length that fit as the job stands."""
     from oomdoc.diagnosis.planning.planner import plan
 
     engine = priced.estimate.served
@@ -303,10 +302,7 @@ def largest(priced: Priced, language: str, text: str = "") -> list[str]:
         "seq_len": "chat.largest-length",
         "serving.max_model_len": "chat.largest-served",
     }
-    asked = [n for n in names if n in found and _NAMES[n].search(text)] or [n for n in names if found.get(n)]
-    return [
-        word(names[n] if found[n] else "chat.largest-zero", language, length=f"{found[n]:,}", name=n) for n in asked
-    ]
+    return [word(key, language, length=f"{found[n]:,}", name=n) for n, key in names.items() if found.get(n)]
 
 
 def invented(priced: Priced | None, job: Job, language: str) -> Reply:

@@ -186,22 +186,19 @@ class Reply:
 
     def document(self) -> dict[str, Any]:
         """The contract's reply."""
-        return {
+        found: dict[str, Any] = {
             "answer": self.answer,
             "changed": dict(self.changed),
             "job": self.job.document(),
             "peak_gib": None if self.peak_bytes is None else round(self.peak_bytes / 2**30, 4),
             "questions": [dict(q) for q in self.questions],
             "diagnosis": dict(self.diagnosis) if self.diagnosis is not None else None,
-            **self._model_document(),
         }
-
-    def _model_document(self) -> dict[str, Any]:
-        """What a language model did; the sentences that were withheld stay unsaid here, too."""
-        if not self.tools and not self.withheld:
-            return {}
-        why = list(dict.fromkeys(reason for _, reason in self.withheld))
-        return {"tools": list(self.tools), "withheld": len(self.withheld), **({"withheld_why": why} if why else {})}
+        if self.tools or self.withheld:  # what a language model did; what was withheld stays unsaid here, too
+            found |= {"tools": list(self.tools), "withheld": len(self.withheld)}
+        if self.withheld:
+            found["withheld_why"] = list(dict.fromkeys(reason for _, reason in self.withheld))
+        return found
 
 
 def difference(old: Job, new: Job) -> dict[str, Any]:

@@ -34,13 +34,6 @@ def held_by(estimate: Estimate) -> Mapping[str, float]:
     return terms
 
 
-def largest_terms(estimate: Estimate, most: int = 1) -> list[str]:
-    """The terms that decide."""
-    terms = held_by(estimate)
-    large = [name for name in sorted(terms, key=lambda n: -terms[n]) if terms[name] >= _LEAST * needed_of(estimate)]
-    return large[:most]
-
-
 def sum_of(name: str, priced: Priced, language: str) -> str:
     """One term as a product; empty for one that is none."""
     estimate = priced.estimate
@@ -133,7 +126,9 @@ def moved_terms(before: Estimate, after: Estimate, language: str) -> str:
 
 def reasons(text_terms: list[str], priced: Priced, language: str) -> Iterator[str]:
     """The sums of the terms that are named, else of the largest."""
-    for name in text_terms or largest_terms(priced.estimate):
+    held, least = held_by(priced.estimate), _LEAST * needed_of(priced.estimate)
+    largest = [name for name in sorted(held, key=lambda n: -held[n])[:1] if held[name] >= least]
+    for name in text_terms or largest:
         if said := sum_of(name, priced, language):
             yield said
         if name == "kv cache":

@@ -36,7 +36,7 @@ def assemble(
     kept = _without_headlines(kept)
     real = [f for _, f in kept if not f.cascade and f.signal.name not in _EXITS]
     out = [(i, replace(f, cascade=f.cascade or (bool(real) and f.signal.name in _EXITS))) for i, f in kept]
-    return _promoted(_completed(out, lines))
+    return _completed(out, lines)
 
 
 def agreeing(
@@ -61,14 +61,6 @@ def _possible(failure: Failure) -> Failure:
     odd = (name for name, size in _sizes(failure).items() if not least.get(name, 0) <= size <= _MAX_BYTES)
     unknown: dict[str, Any] = dict.fromkeys(odd)
     return replace(failure, **unknown)
-
-
-def _promoted(failures: Sequence[Indexed]) -> list[Indexed]:
-    """Where only consequences were printed, the first that speaks of host memory stands for the failure behind it."""
-    first = next((at for at, (_, f) in enumerate(failures) if f.kind == "host"), None)
-    if first is None or any(not f.cascade for _, f in failures):
-        return list(failures)
-    return [(i, replace(f, cascade=False) if at == first else f) for at, (i, f) in enumerate(failures)]
 
 
 def _without_mentions(found: Sequence[Indexed], kinds: Sequence[Kind]) -> list[Indexed]:

@@ -47,12 +47,9 @@ class Masked:
     text: str
     table: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-    def restore(self, text: str | None = None) -> str:
-        """``text`` (by default the masked text itself) with every placeholder put back."""
-        target = self.text if text is None else text
-        if not self.table:
-            return target
-        return _RE["placeholder"].sub(lambda found: self.table.get(found[0], found[0]), target)
+    def restore(self) -> str:
+        """The text with every placeholder put back."""
+        return _RE["placeholder"].sub(lambda found: self.table.get(found[0], found[0]), self.text)
 
 
 def mask(text: str, table: Mapping[str, str] | None = None) -> Masked:

@@ -131,17 +131,7 @@ def figures_of(
     return signals, [
         *(fact for _, fact in compared if fact is not None),
         *_failing_cards(held_at, outcome),
-        *_asked_size(held_at, outcome),
     ]
-
-
-def _asked_size(held_at: Sequence[Signal], outcome: Outcome | None) -> Iterator[Fact]:
-    """The one size that a question asks about beside those at which the run was measured."""
-    fields = {s.data["field"] for s in held_at if s.name == "worked-at"}
-    asked = {s.data["value"]: s for s in held_at if s.name == "size-beside" and s.data.get("field") in fields}
-    if outcome is not None and outcome.kind == "question" and len(fields) == len(asked) == 1:
-        ((value, signal),) = asked.items()
-        yield Fact(fields.pop(), value, signal.span, "prose", _SURER)
 
 
 def _failing_cards(held_at: Sequence[Signal], outcome: Outcome | None) -> Iterator[Fact]:

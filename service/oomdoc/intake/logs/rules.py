@@ -62,16 +62,10 @@ class Window:
                 whole = False
         return out
 
-    def preceding(self, count: int) -> list[Line]:
-        """Up to ``count`` earlier lines of the same writer, nearest first."""
-        tag = self.line.tag
-        out: list[Line] = []
-        for line in reversed(self.lines[max(0, self.index - 8 * count) : self.index]):
-            if line.tag == tag:
-                out.append(line)
-                if len(out) == count:
-                    break
-        return out
+    def preceding(self) -> str:
+        """The text of the nearest earlier line of the same writer, among the last eight."""
+        earlier = reversed(self.lines[max(0, self.index - 8) : self.index])
+        return next((line.text for line in earlier if line.tag == self.line.tag), "")
 
     def squeezed(self, start: int, count: int) -> str:
         """The text from ``start`` with up to ``count`` lines after it, without blanks, boxes and marks of emphasis.

@@ -131,7 +131,7 @@ def _parse(window: Window) -> Reading | None:
 
 def _named(window: Window) -> bool:
     """Whether the line (or the one before it) says that an out-of-memory error was raised."""
-    nearby = window.text + " ".join(line.text for line in window.preceding(1))
+    nearby = window.text + window.preceding()
     return "OutOfMemory" in nearby or "out of memory" in nearby.lower()
 
 
