@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -119,7 +119,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts = [Fact(name, v, Span("--set", 1, 1, f"{name}={v}"), "option") for name, v in (options or {}).items()]
     facts += [_weighed(f) for reading in configs for f in reading.facts]
     facts += _log_facts(found, failures)
-    facts += text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words)
+    facts += _without_names(text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words), configs)
     facts += [*noted, *(f for file in files for f in noted_hardware(file)), *run_facts(lines, words), *failing_size]
     facts += filter(None, [implied_method(facts, varied, words)])
     # Of a configuration that is understood, its keys and programs tell, and no name that stands in a value.
@@ -158,6 +158,17 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         statements=statements,
         warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
+
+
+def _without_names(facts: Iterable[Fact], configs: Sequence[ConfigReading]) -> Iterator[Fact]:
+    """The facts but aims that stand in the name of a configuration's model (``org/thing-2b-dpo``)."""
+    models = [(f.span.source, f.span.line, str(f.value)) for c in configs for f in c.facts if f.name == "model"]
+    for fact in facts:
+        ends = fact.span.column or 0
+        here = [name for source, line, name in models if (source, line) == (fact.span.source, fact.span.line)]
+        places = [(at, at + len(name)) for name in here if (at := fact.span.text.find(name)) >= 0]
+        if fact.name != "objective" or not any(low < ends <= high for low, high in places):
+            yield fact
 
 
 def _marked(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
