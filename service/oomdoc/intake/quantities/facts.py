@@ -40,10 +40,34 @@ def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
         places.append((at, line))
         at += len(line.text) + 1
     kept = [fact for fact in facts if not _is_refuted(fact, text, places)]
+    if (machines := _on_machines(text, places)) is not None:
+        each, fact = machines
+        kept = [f for f in kept if not (f.name == "gpu_count" and f.origin == "prose" and f.value == each)] + [fact]
     if (limit := _limit(text, places)) is not None:
         kept = [f for f in kept if f.name != "capacity_gib" or f.origin != "prose"] + [limit]
     known = {fact.name for fact in kept}
     return kept + [fact for fact in _told(text, places) if fact.name not in known]
+
+
+def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, Fact] | None:
+    """The cards of one machine, and the fact of the cards of all: ``2 nodes of 8``."""
+    parts = {}
+    for role in ("nodes", "gpus_per_node", "gpu_count"):
+        sure = sure_of(text, role)
+        if len({q.value for q in sure}) > 1:
+            return None
+        parts[role] = sure[0] if sure else None
+    nodes, each = parts["nodes"], parts["gpus_per_node"]
+    if (
+        nodes is None
+        or each is None
+        or parts["gpu_count"] is not None
+        or not 1 < nodes.value * each.value <= _MAX_CARDS
+    ):
+        return None
+    start, line = _line_of(each, places)
+    count = int(nodes.value * each.value)
+    return each.value, Fact("gpu_count", count, line.span(each.start - start + 1), "prose", _CONFIDENCE + 0.2)
 
 
 def _limit(text: str, places: Sequence[tuple[int, Line]]) -> Fact | None:
@@ -58,6 +82,9 @@ def _limit(text: str, places: Sequence[tuple[int, Line]]) -> Fact | None:
 def _line_of(found: Quantity, places: Sequence[tuple[int, Line]]) -> tuple[int, Line]:
     """The line in which a number stands, and where that begins."""
     return next(place for place in reversed(places) if place[0] <= found.start)
+
+
+_MAX_CARDS: Final = 65_536
 
 
 def _is_refuted(fact: Fact, text: str, places: Sequence[tuple[int, Line]]) -> bool:
