@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.wording import filled, patterns
 from oomdoc.intake.alternatives import values_in
-from oomdoc.intake.numbers import read_number
+from oomdoc.intake.numbers import as_share, read_number
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import DOTTED_FIELDS
@@ -28,7 +28,6 @@ _ROOM: Final = ("others_gib", "free_gib")
 _READ_ELSEWHERE: Final = frozenset({"capacity_gib", "model", "gpu"})
 _RE: Final = patterns("negation")
 _SIXTEEN: Final = {"fp16": "fp16", "float16": "fp16", "f16": "fp16"}
-_PERCENT_FROM: Final = 5
 
 
 class Said(NamedTuple):
@@ -62,10 +61,6 @@ class Quantity:
     convert: Callable[[float], Any]
 
 
-def _fraction(number: float) -> float:
-    return number / 100 if number >= _PERCENT_FROM else number
-
-
 def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -91,7 +86,7 @@ def _words(part: str) -> tuple[_Words, ...]:
 
 def _quantity(field: str, lowest: float, highest: float) -> Quantity:
     share = field.endswith(SHARE)
-    convert = _fraction if share else float if field.endswith("_gib") else int
+    convert = as_share if share else float if field.endswith("_gib") else int
     pattern = ROWS[f"name.{field}"]
     return Quantity(SHARE if share else field, pattern, lowest, highest, convert)
 

@@ -190,13 +190,14 @@ def _anchors(text: str, rows: Patterns, *, turn: bool) -> Iterator[Listed]:
             taken.add(match.span(place))
             value = number_of(match[place].rstrip("% "))
             share = field.endswith("utilization")
-            value = value / 100 if share and value >= _PERCENT_FROM else value
+            value = as_share(value) if share else value
             if turn or share or value == int(value):
                 yield Listed(field, value, *match.span(place))
 
 
-_PERCENT_FROM: Final = 5
-"""A share from which it is meant in percent."""
+def as_share(number: float) -> float:
+    """A share as it is meant: from five on it is in percent."""
+    return number / 100 if number >= 5 else number
 
 
 def is_near(one: float, other: float) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -59,22 +60,15 @@ def _frames(line: Line) -> Iterator[Frame]:
         return
     for pattern in (_RE["python"], _RE["cut"], _RE["short"], _RE["rich"], _RE["notebook"], _RE["arrow_file"]):
         if (found := pattern.search(text) if pattern is _RE["python"] else pattern.match(text)) is not None:
-            groups = found.groupdict()
-            number = groups.get("number")
-            code = (groups.get("code") or "").strip()
-            yield Frame(
-                found["file"],
-                groups.get("function") or "",
-                line.span(found.start() + 1),
-                int(number) if number else None,
-                code,
-            )
+            yield _frame(line, found)
             return
     for found in _RE["arrow"].finditer(text[:2000]):
         if found["file"] or text.lstrip().startswith(("→", "->", "=>")):
-            yield Frame(
-                found["file"] or "",
-                found["function"],
-                line.span(found.start() + 1),
-                int(found["number"]) if found["number"] else None,
-            )
+            yield _frame(line, found)
+
+
+def _frame(line: Line, found: re.Match[str]) -> Frame:
+    told = {name: text or "" for name, text in found.groupdict().items()}
+    number = int(told["number"]) if told.get("number") else None
+    span = line.span(found.start() + 1)
+    return Frame(told["file"], told.get("function", ""), span, number, told.get("code", "").strip())
