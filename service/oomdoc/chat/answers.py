@@ -239,19 +239,12 @@ def saved(steps: Sequence[tuple[Mapping[str, Any], Priced, Priced]], language: s
     """What each change brought, the largest saving first."""
     rows = [(changes, without_cache(b.estimate), without_cache(a.estimate)) for changes, b, a in steps]
     rows.sort(key=lambda row: row[2] - row[1])
-    return [
-        "- "
-        + word(
-            "chat.step",
-            language,
-            changes=parts.shown_changes(changes, language),
-            before_bytes=before,
-            after_bytes=after,
-            sign="−" if after <= before else "+",
-            delta_bytes=abs(after - before),
-        )
-        for changes, before, after in rows
-    ]
+    lines = []
+    for changes, before, after in rows:
+        sizes = {"before_bytes": before, "after_bytes": after, "delta_bytes": abs(after - before)}
+        values = {"changes": parts.shown_changes(changes, language), "sign": "−" if after <= before else "+"}
+        lines.append(f"- {word('chat.step', language, **values, **sizes)}")
+    return lines
 
 
 def _named(priced: Priced, text: str, language: str, *, beside: bool) -> list[str]:
@@ -309,14 +302,7 @@ def invented(priced: Priced | None, job: Job, language: str) -> Reply:
     """Asked for a number that is not computed: the computed one."""
     if priced is None:
         return Reply(word("chat.invented-nothing", language), {}, job)
-    interval = priced.estimate.intervals["process"]
-    answer = word(
-        "chat.invented",
-        language,
-        peak_bytes=priced.estimate.process_bytes,
-        low_bytes=interval.low_bytes,
-        high_bytes=interval.high_bytes,
-    )
+    answer = word("chat.invented", language, **parts.limits(priced.estimate))
     return Reply(joined([answer, *parts.standing(job, language).said[:1]]), {}, job, priced.estimate.process_bytes)
 
 

@@ -60,15 +60,14 @@ def observed(session: Session, text: str, seen_bytes: float) -> Reply:
     priced, problem = price_of(job, language)
     if priced is None:
         return Reply(word("chat.cannot-price", language, problem=problem), {}, job)
-    interval = priced.estimate.intervals["process"]
-    sizes = {"seen_bytes": seen_bytes, "low_bytes": interval.low_bytes, "high_bytes": interval.high_bytes}
+    sizes = {"seen_bytes": seen_bytes, **parts.limits(priced.estimate)}
     claims = job.objective == "inference" and has(job.framework, "serving.utilization", serving=True)
     if claims:
         key = "observed-share"
-    elif seen_bytes > interval.high_bytes:
+    elif seen_bytes > sizes["high_bytes"]:
         key = "observed-more"
     else:
-        key = "observed-less" if seen_bytes < interval.low_bytes else "observed-agrees"
+        key = "observed-less" if seen_bytes < sizes["low_bytes"] else "observed-agrees"
     said = [word(f"chat.{key}", language, **sizes)]
     if key in ("observed-more", "observed-less"):
         found = diagnose(read([Source("chat", text)], options_of(flat(job))), plans=False, questions=False)

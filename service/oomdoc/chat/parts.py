@@ -89,6 +89,13 @@ def standing(
     return Standing(tuple(said), found.priced, compared=found.compared)
 
 
+def limits(estimate: Estimate) -> dict[str, float]:
+    """The peak of the process, and between what sizes it lies."""
+    interval = estimate.intervals["process"]
+    sizes = {"low_bytes": interval.low_bytes, "high_bytes": interval.high_bytes}
+    return {"peak_bytes": estimate.process_bytes, **sizes}
+
+
 def owner(estimate: Estimate, language: str) -> list[str]:
     """The largest terms of the peak phase."""
     terms = sorted(estimate.phases[estimate.peak_phase].terms_bytes.items(), key=lambda t: -t[1])[:4]
@@ -133,14 +140,8 @@ def _moved_terms(before: Estimate, after: Estimate, language: str) -> str:
             # Another moment of the phase may be its fullest: its terms are not those of before.
             shown = word(f"phase.{phase}", language)
             return word("chat.moved-phase", language, phase=shown, before_bytes=total[0], after_bytes=total[1])
-        return word(
-            "chat.moved",
-            language,
-            term=term(name, language),
-            phase=word(f"phase.{phase}", language),
-            before_bytes=was.get(name, 0.0),
-            after_bytes=now.get(name, 0.0),
-        )
+        sizes = {"before_bytes": was.get(name, 0.0), "after_bytes": now.get(name, 0.0)}
+        return word("chat.moved", language, term=term(name, language), phase=word(f"phase.{phase}", language), **sizes)
     return ""
 
 
@@ -231,16 +232,9 @@ def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1)
         if found["needed_gib"] is None:
             lines.append(word("chat.plan-plain", language, changes=said))
         else:
-            lines.append(
-                word(
-                    "chat.plan",
-                    language,
-                    changes=said,
-                    peak_bytes=found["needed_gib"] * GIB,
-                    probability=f"{found['fits_probability']:.0%}",
-                    speed=f"{found['relative_speed']:.2f}",
-                )
-            )
+            sure, speed = f"{found['fits_probability']:.0%}", f"{found['relative_speed']:.2f}"
+            values = {"peak_bytes": found["needed_gib"] * GIB, "probability": sure, "speed": speed}
+            lines.append(word("chat.plan", language, changes=said, **values))
         if len(lines) >= most:
             break
     return lines

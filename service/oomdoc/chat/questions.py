@@ -101,9 +101,8 @@ def only_remarks(turn: str) -> bool:
 
 def pleasantry(turn: str) -> str:
     """Small talk that deserves an answer of its own."""
-    return (
-        next((name for name, pattern in _PLEASANTRIES.items() if pattern.search(turn)), "") if len(turn) <= 80 else ""
-    )
+    rows = _PLEASANTRIES.items() if len(turn) <= 80 else ()
+    return next((name for name, pattern in rows if pattern.search(turn)), "")
 
 
 def only_asks(turn: str) -> bool:
@@ -118,12 +117,8 @@ def topic_of(turn: str) -> str:
 
 def views(turn: str, *, serving: bool) -> str:
     """Which view of the job as it stands is wanted: ``config diff breakdown saved``, of a server ``requests``."""
-    found = topic_of(turn)
-    return (
-        found
-        if found in ("config", "diff", "setting", "breakdown", "saved") or (serving and found == "requests")
-        else ""
-    )
+    found, views = topic_of(turn), {"config", "diff", "setting", "breakdown", "saved"}
+    return found if found in (views | {"requests"} if serving else views) else ""
 
 
 def still_fails(turn: str) -> bool:

@@ -48,16 +48,10 @@ def resolve(found: dict[str, Any], context: Context, *, pure: bool = False, whol
     _resolve_room(found, job)
     if engine in LOCAL and found.get("quant") in ("nf4", "int8"):
         found["quant"] = blocks(found["quant"])
-    if (
-        serves
-        and found.get("serving.kv_dtype") == "int8"
-        and found.get("framework", job.framework) in ("vllm", "sglang")
-    ):
+    if serves and engine in ("vllm", "sglang") and found.get("serving.kv_dtype") == "int8":
         found["serving.kv_dtype"] = "fp8"  # the eight bits that their cache has
-    if serves:
-        found = {
-            n: v for n, v in found.items() if n not in ("prompt_len", "completion_len")
-        }  # of a request, no setting
+    for name in ("prompt_len", "completion_len") if serves else ():
+        found.pop(name, None)  # of a request, no setting
     _resolve_requests(found, context)
     if found.get("optimizer") == PAGED:
         eight = str(context.present("optimizer")).endswith("8bit")
@@ -114,9 +108,8 @@ def _resolve_precision(found: dict[str, Any], job: Job, *, pure: bool, whole: bo
     method = found.get("method", job.method)
     trains = found.get("objective", job.objective) != "inference" and method == "full"
     if trains and job.method in ("lora", "qlora") and "param_dtype" not in found and job.framework is None:
-        found.setdefault(
-            "param_dtype", job.param_dtype
-        )  # the base's; what is trained now is kept as a trainer keeps it
+        # The base's; what is trained now is kept as a trainer keeps it.
+        found.setdefault("param_dtype", job.param_dtype)
     said = found.get("param_dtype")
     if trains and said is None and found.get("autocast") in ("bf16", "fp16") and job.autocast == "none":
         found.setdefault("param_dtype", None)  # mixed again, after 16-bit parameters
@@ -154,11 +147,7 @@ def _resolve_gpus(found: dict[str, Any], job: Job) -> None:
             found["tp"] = degrees["tp"] = ranks = nodes * gpus  # a server takes all the cards that it gets
     elif ranks > (job.world or (job.gpus or 1) * (job.nodes or 1)):
         nodes, gpus = job.nodes or 1, job.gpus or 1
-    elif (
-        job.objective == "inference"
-        and found.keys() & {"tp"}
-        and (job.tp or 1) == (job.gpus or 1) > 1 == (job.nodes or 1)
-    ):
+    elif job.objective == "inference" and "tp" in found and (job.tp or 1) == (job.gpus or 1) > 1 == (job.nodes or 1):
         nodes, gpus = 1, ranks  # an engine that was spread over all its cards takes as many as it is spread over now
     else:
         return

@@ -50,9 +50,7 @@ def sure(session: Session, priced: Priced | None, text: str) -> Reply:
     """Between what limits the figure is."""
     if priced is None:
         return explained(session.job, text, session.language)
-    interval = priced.estimate.intervals["process"]
-    sizes = {"low_bytes": interval.low_bytes, "high_bytes": interval.high_bytes}
-    said = word("chat.sure", session.language, peak_bytes=priced.estimate.process_bytes, **sizes)
+    said = word("chat.sure", session.language, **parts.limits(priced.estimate))
     return reply_of(session, priced, [said, *parts.standing(session.job, session.language, plans=False).said[:1]])
 
 

@@ -234,7 +234,7 @@ def _vectors_of(texts: Sequence[str]) -> np.ndarray[Any, Any]:
     """The kept vectors; what is not kept is embedded now."""
     import numpy as np
 
-    kept = _kept_vectors()
+    kept, _ = _kept_vectors()
     missing = [text for text in texts if mark_of(text) not in kept]
     made = dict(zip(missing, _encoded(missing), strict=True)) if missing else {}
     rows = [made[text] if text in made else kept[mark_of(text)] for text in texts]
@@ -242,33 +242,19 @@ def _vectors_of(texts: Sequence[str]) -> np.ndarray[Any, Any]:
 
 
 @cache
-def _kept_vectors() -> Mapping[int, np.ndarray[Any, Any]]:
-    """Mark of an example -> its vector; none of another encoder's."""
+def _kept_vectors() -> tuple[Mapping[int, np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
+    """Mark of an example -> its vector; float32 (texts, width) of texts about no topic. None of another encoder's."""
     import numpy as np
 
     from oomkb.retrieval.embed import encoder
 
-    if not _VECTORS.exists():
-        return {}
-    with np.load(_VECTORS, allow_pickle=False) as found:
-        if str(found["encoder"]) != encoder().key:
-            return {}
-        vectors = found["vectors"].astype(np.float32)
-        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return dict(zip(found["marks"].tolist(), vectors, strict=True))
-
-
-@cache
-def _vectors_of_others() -> np.ndarray[Any, Any]:
-    """float32 (texts, width): the vectors of texts about no topic; none of another encoder's."""
-    import numpy as np
-
-    from oomkb.retrieval.embed import encoder
-
-    with np.load(_VECTORS, allow_pickle=False) as found:
-        same = "others" in found and str(found["encoder"]) == encoder().key
-        vectors = found["others"].astype(np.float32) if same else np.zeros((0, 1), dtype=np.float32)
-    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6))
+    with np.load(_VECTORS, allow_pickle=False) as file:
+        found = dict(file)
+    if str(found["encoder"]) != encoder().key:
+        return {}, np.zeros((0, 1), dtype=np.float32)
+    vectors, others = (found[name].astype(np.float32) for name in ("vectors", "others"))
+    vectors, others = (one / np.maximum(np.linalg.norm(one, axis=1, keepdims=True), 1e-6) for one in (vectors, others))
+    return dict(zip(found["marks"].tolist(), vectors, strict=True)), others
 
 
 @cache
@@ -340,7 +326,7 @@ def _near(part: str) -> tuple[tuple[str, float], ...]:
     """
     found = list(takewhile(lambda one: one[1] >= NEAR, _shipped().ranked(part)))
     least = -1.0
-    if found and found[0][1] < _BEYOND_OTHERS and len(others := _vectors_of_others()):
+    if found and found[0][1] < _BEYOND_OTHERS and len(others := _kept_vectors()[1]):
         least = float((others @ _vector_of(part)).max())
     return tuple((name, share) for name, share, nearest in found if share >= _BEYOND_OTHERS or nearest >= least)
 
