@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from oomdoc import __version__
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.planned import TRAINING_COUNTS
-from oomdoc.diagnosis.regressions import applies, scan
+from oomdoc.diagnosis.regressions import affecting
 from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Message, Source, problem_of, say
 from oomdoc.planner import planned_job
@@ -99,8 +99,7 @@ def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
                 url=a.url,
             ),
         )
-        for a in scan(versions)
-        if not a.needs or applies(a.needs, job) is not False
+        for a in affecting(job, versions)
     ]
 
 

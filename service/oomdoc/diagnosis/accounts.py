@@ -45,17 +45,17 @@ def last_signal(view: View, *names: str) -> Signal | None:
 
 _LEAST_STATES: Final = 4
 """Bytes per parameter of a weight and its gradient in 16 bits."""
-_ALMOST: Final = 0.93
+ALMOST: Final = 0.93
 """Share of a card that weights may take so that nothing which is computed fits beside them."""
-_FAR_FROM_FULL: Final = 0.85
-_EQUAL: Final = 0.01
+FAR_FROM_FULL: Final = 0.85
+EQUAL: Final = 0.01
 """Part by which two sizes of one thing may differ."""
 
 
 def second_copy(view: View) -> Iterator[Account]:
     """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
     wanted, held = view.bytes_of("requested"), view.bytes_of("allocated")
-    if wanted and held and "_ddp_init_helper" in view.trace and abs(wanted - held) <= _EQUAL * held:
+    if wanted and held and "_ddp_init_helper" in view.trace and abs(wanted - held) <= EQUAL * held:
         yield from account_of(view, "model-states", "second-copy", {"weight_bytes": held})
 
 
@@ -66,7 +66,7 @@ def gathered_whole(view: View) -> Iterator[Account]:
     wanted = view.bytes_of("requested")
     if not wanted or view.estimate is None or "_unsharded_flat_param" not in view.trace:
         return
-    if any(abs(wanted - width * view.estimate.params) <= _EQUAL * wanted for width in (2.0, 4.0)):
+    if any(abs(wanted - width * view.estimate.params) <= EQUAL * wanted for width in (2.0, 4.0)):
         yield from account_of(view, "zero3-gather", "gathered-whole", {"weight_bytes": wanted})
 
 
@@ -115,7 +115,7 @@ def frozen_alone(view: View) -> Iterator[Account]:
         return
     if job.method not in ("lora", "freeze") or job.rollout is not None:
         return
-    if view.weight_bytes >= _ALMOST * capacity and (held or capacity) >= _ALMOST * view.weight_bytes:
+    if view.weight_bytes >= ALMOST * capacity and (held or capacity) >= ALMOST * view.weight_bytes:
         sizes = {"weight_bytes": view.weight_bytes, "capacity_bytes": capacity}
         yield from account_of(view, "model-states", "frozen-alone", sizes)
 
@@ -164,16 +164,16 @@ def cache_of_context(view: View) -> Iterator[Account]:
     each = (
         shape.dims.layers
         * shape.dims.kv_elements_per_token
-        * _CACHE_BYTES.get(str(serving.kv_dtype), float(WEIGHT_BYTES))
+        * CACHE_BYTES.get(str(serving.kv_dtype), float(WEIGHT_BYTES))
     )
     for length in (serving.max_model_len, view.job.seq_len):
-        if length and abs(wanted - length * each) <= _EQUAL * wanted:
+        if length and abs(wanted - length * each) <= EQUAL * wanted:
             sizes = {"cache_bytes": wanted, "tokens": length, "each": f"{each / 1024:,.0f} KiB"}
             yield from account_of(view, "kv-cache", "cache-of-context", sizes)
             return
 
 
-_CACHE_BYTES: Final = {"fp8": 1.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+CACHE_BYTES: Final = {"fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "int8": 1.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 """Bytes of a cached value; ``ggml-common.h``: 34 and 18 bytes for a block of 32."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from oomdoc.diagnosis.fixes._remedy import as_written
 from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.regressions import one_per_package, range_of
 from oomdoc.diagnosis.result import CauseFinding, Conflict
@@ -50,7 +51,7 @@ def unsupported(view: View) -> tuple[Conflict, ...]:
             continue
         instead = _INSTEAD[asked]
         keys = spelled(view.job.framework, field, instead) or ((field, instead),)
-        setting = f"{keys[0][0]}: {str(keys[0][1]).lower() if isinstance(keys[0][1], bool) else keys[0][1]}"
+        setting = f"{keys[0][0]}: {as_written(keys[0][1])}"
         why = say("advice.unsupported", gpu=device.name, what=_NAMES[asked], setting=setting)
         found.append(Conflict(field, asked, instead, why))
     return tuple(found)

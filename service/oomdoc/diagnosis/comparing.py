@@ -8,7 +8,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.forms import FITS, Side, beyond_share, fits_of, host_is_short, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.planning.planner import mildest_plan
-from oomdoc.diagnosis.planning.quantities import largest_of
+from oomdoc.diagnosis.planning.quantities import largest_of, most_steps
 from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
 from oomdoc.diagnosis.view import View
@@ -51,19 +51,16 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     if not choice.careful or choice.asked.wanted == "reserved":
         return None
     if view.estimate is None:
-        alone = _names_a_card_alone(job) and not choice.asked.diffusion
-        return _of_card(job) if alone else None
+        alone = job.model is None and job.params_b is None and (job.gpu is not None or job.capacity_gib is not None)
+        return _of_card(job) if alone and not choice.asked.diffusion else None
     if sides:
         return _compared(sides)
     if job.objective == "inference":
-        return _served(job, _longest(view), view.job.quant)
+        longest = view.shape.dims.max_positions if view.shape is not None else 0
+        return _served(job, longest or max(_CONTEXTS), view.job.quant)
     if choice.asked.wanted in ("batch", "length"):
         return _sizes(job)
     return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
-
-
-def _names_a_card_alone(job: Job) -> bool:
-    return job.model is None and job.params_b is None and (job.gpu is not None or job.capacity_gib is not None)
 
 
 def _of_card(job: Job) -> Grid | None:
@@ -89,23 +86,16 @@ def largest_models(job: Job) -> list[tuple[str, float]]:
     plain, named = _without_use(job), [use for use in _USES if use[0] == job.method and "method" not in job.assumed]
     found = []
     for name, fields in named or _USES:
-        low, high = 0.0, _LARGEST_B
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            fits = _cell(plain, {**_shared(plain, fields), "params_b": round(middle, 2)})[1]
-            low, high = (middle, high) if fits else (low, middle)
-        found.append((name, low))
+        form = _shared(plain, fields)
+
+        def fits(eighths: int, form: Mapping[str, Any] = form) -> bool:
+            return bool(_cell(plain, {**form, "params_b": round(eighths / 8, 2)})[1])
+
+        found.append((name, most_steps(fits, 8 * _LARGEST_B) / 8))
     return found
 
 
-_LARGEST_B: Final = 512.0
-_HALVINGS: Final = 12
-"""Steps of the search for a size: the last is an eighth of a billion."""
-
-
-def _longest(view: View) -> int:
-    """The model's own context, in tokens."""
-    return (view.shape.dims.max_positions if view.shape is not None else 0) or max(_CONTEXTS)
+_LARGEST_B: Final = 512
 
 
 def _compared(sides: Sequence[Side]) -> Grid | None:
@@ -154,8 +144,9 @@ def _served(job: Job, longest: int, quant: str | None) -> Grid | None:
     """
     fixed = job.quant if "quant" not in job.assumed else None
     formats = _formats(job, quant)
-    own = () if quant in (None, "none") or any(row[1] == quant for row in formats) else (_named(quant),)
-    named = [row for row in (*formats, *own) if fixed in (None, row[1])]
+    if quant not in (None, "none") and all(row[1] != quant for row in formats):
+        formats = (*formats, (quant.upper() if quant in GGUF_BYTES else quant, quant))
+    named = [row for row in formats if fixed in (None, row[1])]
     rows: list[_Row] = [(name, {"quant": quant}) for name, quant in named]
     lengths = _lengths(job, [n for n in _CONTEXTS if n <= longest] or [longest])
     columns: list[_Row] = [(f"{n:,}", {"serving.max_model_len": n}) for n in lengths]
@@ -177,10 +168,6 @@ def _formats(job: Job, quant: str | None) -> Sequence[tuple[str, str]]:
     device = device_of(job)
     multiplies = device is None or device.can("fp8") or not has(job.framework, "fp8.native")
     return formats if multiplies else tuple(row for row in formats if row[1] != "fp8")
-
-
-def _named(quant: str) -> tuple[str, str]:
-    return (quant.upper() if quant in GGUF_BYTES else quant, quant)
 
 
 def _lengths(job: Job, usual: Sequence[int]) -> list[int]:
@@ -258,20 +245,20 @@ def comparison(about: Plain) -> Iterator[Message]:
         return
     yield from map(_verdict, about.sides)
     yield from _difference(about)
-    if asks_for_requests(about) and all(side.requests is not None for side in about.sides):
-        yield say("answer.compared-requests", sides=[_holds(side) for side in about.sides])
+    counted = about.asked.concurrency is not None and any(side.capacity_bytes is not None for side in about.sides)
+    if (about.wanted == "requests" or counted) and all(side.requests is not None for side in about.sides):
+        held = [say("answer.side-requests", name=names_of(s.asked), requests=s.requests) for s in about.sides]
+        yield say("answer.compared-requests", sides=held)
     if about.wanted in ("batch", "length"):
         yield from _largest_of_sides(about)
     yield from _remedies_of_sides(about)
     job = about.job
     yield say("answer.compared-run", parts=shared_of(job, about.compared))
+    named = [side.asked.name.lower().startswith("zero") for side in about.sides]
     stages = [str(side.fields.get("sharding", "")) for side in about.sides]
     if (job.world or 1) == 1 and any(stage.startswith("zero") for stage in stages):
-        asked = any(side.asked.name.lower().startswith("zero") for side in about.sides)
-        yield say("answer.zero-alone") if asked else say("answer.several-split")
-    if all(side.fits for side in about.sides) and all(
-        side.asked.name.lower().startswith("zero") for side in about.sides
-    ):
+        yield say("answer.zero-alone" if any(named) else "answer.several-split")
+    if all(side.fits for side in about.sides) and all(named):
         yield say("answer.compared-shards")
 
 
@@ -288,15 +275,6 @@ def _difference(about: Plain) -> Iterator[Message]:
 _OF_A_WAY: Final = frozenset({"model", "params_b", "gpu", "gpus", "capacity_gib", "nodes"})
 """Fields in which compared runs are different runs, not two ways to do one."""
 _MIN_DIFFERENCE_BYTES: Final = 0.1 * GIB
-
-
-def asks_for_requests(about: Plain) -> bool:
-    """Whether it is asked how many requests a server holds at once, or whether so many."""
-    return about.wanted == "requests" or (about.asked.concurrency is not None and _on_cards(about))
-
-
-def _on_cards(about: Plain) -> bool:
-    return any(side.capacity_bytes is not None for side in about.sides)
 
 
 def _largest_of_sides(about: Plain) -> Iterator[Message]:
@@ -359,7 +337,3 @@ def _verdict(side: Side) -> Message:
     else:
         key = "tight" if verdict_on(estimate) == "tight" else "not"
     return say(f"answer.side-{key}", name=names_of(side.asked), **values)
-
-
-def _holds(side: Side) -> Message:
-    return say("answer.side-requests", name=names_of(side.asked), requests=side.requests)

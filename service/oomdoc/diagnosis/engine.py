@@ -35,7 +35,7 @@ from oomdoc.diagnosis.planning.for_diagnosis import plan_for
 from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
-from oomdoc.diagnosis.regressions import Advisory, applies, distinct, scan, suspects
+from oomdoc.diagnosis.regressions import affecting, distinct, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to
@@ -237,7 +237,7 @@ def _worked_out(
         job=priced.job if priced else job,
         estimate=priced.estimate if priced else None,
         shape=priced.shape if priced else None,
-        advisories=_advisories(evidence, job, known),
+        advisories=tuple(distinct(affecting(job, evidence.versions, known))),
         suspects=tuple(distinct(suspects(job, evidence.versions, known))),
         settings_by_key=_settings(evidence),
     )
@@ -300,11 +300,6 @@ def _cases(warnings: list[Message]) -> tuple[Case, ...]:
     except OomdocError as error:
         warnings.append(say("diagnosis.no-cases", problem=str(error)))
         return ()
-
-
-def _advisories(evidence: Evidence, job: Job, cases: Sequence[Case]) -> tuple[Advisory, ...]:
-    found = scan(evidence.versions, cases) if evidence.versions else []
-    return tuple(distinct(a for a in found if not a.needs or applies(a.needs, job) is not False))
 
 
 def _look(view: View, cases: Sequence[Case], warnings: list[Message]) -> Look | None:

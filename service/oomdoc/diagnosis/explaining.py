@@ -167,7 +167,8 @@ def figure_of(topic: Topic, job: Job) -> Message | None:
         sizes = _sizes(shown, {**common, **model}) if model or not example else None
         if sizes is not None:
             key = "topic.figure" if own and model is own else "topic.figure-example"
-            return say(key, run=_run(model, common), sides=sizes, what=_what(shown))
+            what = say(f"{'topic.of-' if shown.figure in _METERS else 'term.'}{shown.figure}")
+            return say(key, run=_run(model, common), sides=sizes, what=what)
     return None
 
 
@@ -185,10 +186,6 @@ def _run(model: Mapping[str, Any], common: Mapping[str, Any]) -> Message | str:
 def _fields(fields: Mapping[str, Any]) -> str:
     """Job fields as ``--set`` takes them."""
     return " ".join(f"{name}={_plain(value)}" for name, value in fields.items())
-
-
-def _what(shown: Shown) -> Message | str:
-    return say(f"topic.of-{shown.figure}") if shown.figure in _METERS else say(f"term.{shown.figure}")
 
 
 def _sizes(shown: Shown, run: Mapping[str, Any]) -> list[Message] | None:

@@ -185,12 +185,6 @@ _SERVED_ONLY: Final = frozenset({"serving.kv_dtype", "serving.concurrency", "ser
 """Fields in which no training runs differ."""
 
 
-def sides_of(job: Job, asked: Asked) -> tuple[Alternative, ...]:
-    """What the question compares, as far as this run can differ in it: every combination."""
-    found = (_axis_of(job, axis) for axis in asked.axes)
-    return combined([axis for axis in found if axis])
-
-
 def _axis_of(job: Job, axis: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
     fields = {name for side in axis for name in side.fields}
     if any(side.fields.get("gpus", 0) > PER_MACHINE for side in axis):
@@ -233,12 +227,13 @@ def _served_side(side: Alternative) -> Alternative:
 
 
 def forms_of_sides(job: Job, asked: Asked) -> list[tuple[Alternative, dict[str, Any]]]:
-    """What the question compares, each with the fields that make a job of it.
+    """What the question compares, as far as this run can differ in it, each with the fields that make a job of it.
 
     Runs of one method on as many cards share their states alike, in the way of the one that needs it most: of two
     batch sizes the larger takes more.
     """
-    sides = sides_of(job, asked)
+    axes = (_axis_of(job, axis) for axis in asked.axes)
+    sides = combined([axis for axis in axes if axis])
     weighed = {kind for side in sides for kind in side.fields.get("offload", ())}
     kept = tuple(kind for kind in job.offload or () if kind not in weighed)
     found = [(side, side_fields(job, _with_kept(side, kept))) for side in sides]

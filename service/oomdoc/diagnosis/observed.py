@@ -153,7 +153,8 @@ def likelihood(estimate: Estimate, job: Job, vocabulary: int, seen: Observed) ->
             total += _within(static, seen.failed_bytes)
         if seen.capacity_bytes:
             made = 0.0 if seen.stepped or seen.phase != "optimizer-step" else most_of(estimate, "optimizer states")
-            total += _within(_before(estimate, seen.phase) - made, seen.capacity_bytes)  # the first step makes states
+            before = [estimate.phases[name].total_bytes for name in _phases(estimate, seen.phase)[:-1]]
+            total += _within(max(before, default=0.0) - made, seen.capacity_bytes)  # the first step makes states
     if seen.peak_bytes:
         total -= 0.5 * (math.log(max(estimate.allocated_bytes, 1.0) / seen.peak_bytes) / _PEAK_SIGMA) ** 2
     if seen.step_bytes:
@@ -185,11 +186,6 @@ def until_failure(estimate: Estimate, phase: str) -> float:
     if phase == "optimizer-init" and "load" in estimate.phases:  # an engine makes its states before the first step
         return estimate.phases["load"].total_bytes + most_of(estimate, "optimizer states")
     return max((estimate.phases[n].total_bytes for n in _phases(estimate, phase)), default=estimate.allocated_bytes)
-
-
-def _before(estimate: Estimate, phase: str) -> float:
-    """The peak of what went well before: it fitted the card."""
-    return max((estimate.phases[n].total_bytes for n in _phases(estimate, phase)[:-1]), default=0.0)
 
 
 def _phases(estimate: Estimate, phase: str) -> list[str]:

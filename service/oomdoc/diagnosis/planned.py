@@ -381,7 +381,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
-    counts: tuple[int, ...] = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+    counts = _usual_counts(job)
     if asked.per_machine and job.objective != "inference":
         counts = tuple(count for count in counts if count % asked.per_machine == 0)
     return counts if asked.wanted == "cards" and named else ()
@@ -389,8 +389,10 @@ def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
 
 def counts_of_sides(job: Job) -> tuple[int, ...]:
     """Numbers of cards to try for each of the compared runs, where the question is how many are needed."""
-    if not counted(job):
-        return ()
+    return _usual_counts(job) if counted(job) else ()
+
+
+def _usual_counts(job: Job) -> tuple[int, ...]:
     return _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from oomdoc.diagnosis import accounts
-from oomdoc.diagnosis.accounts import TUNES, WEIGHT_BYTES, Account, account_of, last_signal
+from oomdoc.diagnosis.accounts import ALMOST, FAR_FROM_FULL, TUNES, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.own_lines import fewer_cards
@@ -26,20 +26,15 @@ _PROVEN_PROBABILITY: Final = 0.85
 """Probability of a cause that a sum proves: the sum is right, what it is the sum of may have been misread."""
 _MIN_GROWN_SHARE: Final = 0.3
 """Share of what was held at the end that must have come with the steps."""
-_EQUAL: Final = 0.01
-"""Part by which two sizes of one thing may differ."""
 _MUCH_BYTES: Final = 8 * GIB
 """Host memory from which loading alone may be too much for a machine of unknown size."""
 _TIMES: Final = 3
 """How often a request must fit into what is reserved and not in use."""
 _MIN_CACHED_SHARE: Final = 0.12
 """Share of the card that is much to be reserved and not in use."""
-_FAR_FROM_FULL: Final = 0.85
 _MIN_OTHERS_SHARE: Final = 0.1
 """Share of the card from which what other processes hold is more than a desktop."""
 _WHOLE: Final = 1.01
-_ALMOST: Final = 0.93
-"""Share of a card that weights may take so that nothing which is computed fits beside them."""
 _MIN_PIPELINE_SHARE: Final = 0.5
 """Share of the card from which a pipeline's weights leave training too little room."""
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
@@ -155,7 +150,7 @@ def _others_hold(view: View) -> Iterator[Account]:
     others, own = failure.other_process_bytes, max(failure.process_bytes or 0, failure.allocated_bytes or 0)
     apart = own + others <= _WHOLE * capacity  # else the process that is named is this one, seen from outside
     enough = others + (failure.free_bytes or 0) >= (failure.requested_bytes or 0)
-    if apart and enough and others >= _MIN_OTHERS_SHARE * capacity and view.weight_bytes <= _FAR_FROM_FULL * capacity:
+    if apart and enough and others >= _MIN_OTHERS_SHARE * capacity and view.weight_bytes <= FAR_FROM_FULL * capacity:
         sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
         yield from account_of(view, "other-process", "others", sizes)
 
@@ -184,7 +179,7 @@ def _pipeline_weights(view: View) -> Iterator[Account]:
     if view.job.quant not in (None, "none") or view.job.offload or narrow or view.phase == "forward":
         return
     held = view.bytes_of("allocated")
-    if held and held < _ALMOST * WEIGHT_BYTES * parts.denoiser:
+    if held and held < ALMOST * WEIGHT_BYTES * parts.denoiser:
         return  # the weights are not there whole
     denoiser, encoders = WEIGHT_BYTES * parts.denoiser, WEIGHT_BYTES * parts.encoders
     sizes = {
@@ -194,7 +189,7 @@ def _pipeline_weights(view: View) -> Iterator[Account]:
         "capacity_bytes": capacity,
     }
     both = denoiser + encoders
-    if denoiser >= _ALMOST * capacity:
+    if denoiser >= ALMOST * capacity:
         yield from account_of(view, "weights-load", "pipeline-alone", sizes, named.span)
     elif view.training and both >= _MIN_PIPELINE_SHARE * capacity:
         yield from account_of(view, "activations", "pipeline-beside", sizes, named.span)
@@ -218,7 +213,7 @@ def _split_up(view: View) -> Iterator[Account]:
     held, capacity = view.bytes_of("allocated"), view.bytes_of("capacity")
     if not cached or not wanted or not held or not capacity:
         return
-    if cached >= max(_TIMES * wanted, _MIN_CACHED_SHARE * capacity) and held + wanted <= _FAR_FROM_FULL * capacity:
+    if cached >= max(_TIMES * wanted, _MIN_CACHED_SHARE * capacity) and held + wanted <= FAR_FROM_FULL * capacity:
         sizes = {"cached_bytes": cached, "requested_bytes": wanted, "held_bytes": held, "capacity_bytes": capacity}
         yield from account_of(view, "fragmentation", "split-up", sizes)
 

@@ -83,6 +83,11 @@ def scan(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> li
     return _sorted(_advisory(case, hit.package, hit.version, hit.range, hit.needs) for case, hit in hits if hit)
 
 
+def affecting(job: Job, versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
+    """Those that the job may meet: not where it is known to do without what a regression needs."""
+    return [a for a in scan(versions, cases) if not a.needs or applies(a.needs, job) is not False]
+
+
 def scan_seen(versions: Mapping[str, str]) -> list[Advisory]:
     """Versions among ``versions`` that a reporter had, where no range of the case covers them."""
     outside = ((case, item) for case, item in _affected() if affects((item,), versions) is None)

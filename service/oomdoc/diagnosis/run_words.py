@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
+from oomdoc.diagnosis.fixes._remedy import as_written
 from oomdoc.diagnosis.result import Change
 from oomdoc.diagnosis.throughput import active_params
 from oomdoc.evidence import Message, say
@@ -79,14 +80,10 @@ def model_of(job: Job) -> str | Message:
     if isinstance(job.model, str):
         return job.model.rpartition("/")[2]
     if job.params_b:
-        return _of_size(job.params_b)
+        size = f"{job.params_b:g}"
+        return say("answer.model-of-an" if size[0] == "8" or size in ("11", "18") else "answer.model-of", size=size)
     kind = (job.model or {}).get("model_type")
     return say("answer.model-described", kind=kind) if kind else say("answer.model-unnamed")
-
-
-def _of_size(billions: float) -> Message:
-    size = f"{billions:g}"
-    return say("answer.model-of-an" if size[0] == "8" or size in ("11", "18") else "answer.model-of", size=size)
 
 
 def _method(job: Job) -> str:
@@ -171,11 +168,7 @@ def names_of(side: Alternative) -> list[Message | str]:
 
 def step_of(change: Change) -> Message | str:
     """One change of a plan as a sentence says it: its instruction, else key and new value."""
-    return change.instruction if change.instruction is not None else f"{change.key} → {_value_in_words(change.new)}"
-
-
-def _value_in_words(value: object) -> str:
-    """As people write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if change.instruction is not None:
+        return change.instruction
+    several = isinstance(change.new, list | tuple)
+    return f"{change.key} → {', '.join(map(str, change.new)) if several else as_written(change.new)}"

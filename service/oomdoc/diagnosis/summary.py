@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, TensorMatch, action_key
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
 from oomdoc.diagnosis.run_words import step_of
 from oomdoc.diagnosis.serving_answers import room
 from oomdoc.diagnosis.tables import read_tables
@@ -104,7 +104,8 @@ def _numbers(view: View, best: CauseFinding) -> list[Message]:
     tensor = next((t for t in view.tensors if t.match >= 0.6 and t.cause == best.cause), None)
     requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
     if tensor is not None:
-        return [_tensor(tensor)]
+        shape = " × ".join(f"{n:,}" for n in tensor.shape)
+        return [say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)]
     if view.estimate is not None and capacity:
         return [_predicted(view.estimate, capacity)]
     if requested:
@@ -133,11 +134,6 @@ def _predicted(estimate: Estimate, capacity_bytes: float) -> Message:
 
 _NEAR: Final = 0.9
 """Of a card: a run that is predicted to take more of it can fail for what no setting says."""
-
-
-def _tensor(tensor: TensorMatch) -> Message:
-    shape = " × ".join(f"{n:,}" for n in tensor.shape)
-    return say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)
 
 
 def _other_plans(found: Diagnosis) -> list[Plan]:

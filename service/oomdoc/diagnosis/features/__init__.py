@@ -9,17 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from oomdoc.diagnosis.features import (
-    circumstances,
-    prediction,
-    sizes,
-    statements,
-    versions,
-)
+from oomdoc.diagnosis.features import circumstances, prediction, sizes, statements, versions
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
-
-__all__ = ["GROUPS", "features_of"]
 
 GROUPS: Final = {
     "circumstances": circumstances.features,

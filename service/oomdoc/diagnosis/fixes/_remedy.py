@@ -216,11 +216,12 @@ def arguments_line(framework: str | None, settings: Mapping[str, object]) -> str
     """Training arguments of the Hugging Face layer: YAML, flags, or keyword arguments."""
     form = line(framework, "arguments")
     if form == "yaml":
-        return "\n".join(f"{key}: {_word(value)}" for key, value in settings.items())
+        return "\n".join(f"{key}: {as_written(value)}" for key, value in settings.items())
     if form == "flags" or framework == "lightning":
-        return " ".join(f"--{key} {_word(value)}" for key, value in settings.items())
+        return " ".join(f"--{key} {as_written(value)}" for key, value in settings.items())
     return ", ".join(f"{key}={value!r}" for key, value in settings.items())
 
 
-def _word(value: object) -> str:
+def as_written(value: object) -> str:
+    """A value as people and files write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

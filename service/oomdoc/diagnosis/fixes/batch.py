@@ -13,14 +13,14 @@ from oomdoc.diagnosis.fixes._remedy import Context, Safety, Variant, is_rl, reme
 from oomdoc.evidence import say
 from oomkb.memory.job import Job
 
-_PER_TOKEN: Final = ("logits", "activations", "attention", "recomputed")
+PER_TOKEN: Final = ("logits", "activations", "attention", "recomputed")
 _MIN_LENGTH: Final = 256
 _MIN_ANSWER: Final = 128
 _EFFORTS: Final = (0.5, 1.5, 4.0, 8.0)
 """What is left of a quarter or an eighth of each sample is seldom what the data are for: what is milder comes first."""
 
 
-@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+@remedy("same-numbers", "training", reduces=PER_TOKEN)
 def micro_batch(job: Job, context: Context) -> Iterator[Variant]:
     """More accumulation steps: the planner raises ``grad_accum`` so that the global batch stays what it was.
 
@@ -37,7 +37,7 @@ def micro_batch(job: Job, context: Context) -> Iterator[Variant]:
             yield Variant(fields={"micro_batch": smaller}, effort=0.3, safety=safety, notes=notes)
 
 
-@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+@remedy("same-numbers", "training", reduces=PER_TOKEN)
 def micro_tokens(job: Job, context: Context) -> Iterator[Variant]:
     """More micro-batches that are filled by tokens (verl's ``ppo_max_token_len_per_gpu``, slime's
     ``max-tokens-per-gpu``), with fewer each. The longest sample has to fit whole.
@@ -49,7 +49,7 @@ def micro_tokens(job: Job, context: Context) -> Iterator[Variant]:
             yield Variant(fields={"micro_tokens": fewer}, effort=0.3 + 0.1 * rank)
 
 
-@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+@remedy("same-numbers", "training", reduces=PER_TOKEN)
 def eval_micro_batch(job: Job, context: Context) -> Iterator[Variant]:
     """Fewer samples in evaluation: the same figures, a smaller peak where evaluation is the fullest phase."""
     size = 1 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 1
@@ -58,7 +58,7 @@ def eval_micro_batch(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(fields={"eval_micro_batch": size}, effort=0.2)
 
 
-@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+@remedy("same-numbers", "training", reduces=PER_TOKEN)
 def log_prob_batch(job: Job, context: Context) -> Iterator[Variant]:
     """Fewer sequences in a pass for log-probabilities: the same figures, a smaller peak where it is the fullest."""
     size = job.log_prob_batch or 1
@@ -67,7 +67,7 @@ def log_prob_batch(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(fields={"log_prob_batch": size}, effort=0.2)
 
 
-@remedy("changed-training", "training", reduces=_PER_TOKEN)
+@remedy("changed-training", "training", reduces=PER_TOKEN)
 def seq_len(job: Job, context: Context) -> Iterator[Variant]:
     """Shorter samples: attention scores shrink with the square.
 
@@ -84,7 +84,7 @@ def seq_len(job: Job, context: Context) -> Iterator[Variant]:
             yield Variant(fields={"seq_len": shorter}, effort=effort, notes=(note,))
 
 
-@remedy("changed-training", "rl", reduces=_PER_TOKEN)
+@remedy("changed-training", "rl", reduces=PER_TOKEN)
 def completion_len(job: Job, context: Context) -> Iterator[Variant]:
     """Shorter completions: rollouts and everything computed on them shrink; long answers are cut off."""
     now = job.completion_len

@@ -33,10 +33,6 @@ def without(job: Job, role: str) -> list[dict[str, Any]]:
     return [_plain(m) for m in job.extra_models or () if m.role != role]
 
 
-def _rewritten(job: Job, roles: tuple[str, ...], **changes: Any) -> list[dict[str, Any]]:
-    return [_plain(replace(m, **changes) if m.role in roles else m) for m in job.extra_models or ()]
-
-
 @remedy("same-numbers", "preference", "rl", reduces=("reference", "extra"))
 def reference_adapter(job: Job, context: Context) -> Iterator[Variant]:
     """With adapters, the base model with the adapter switched off *is* the reference: a second copy is waste."""
@@ -53,7 +49,8 @@ def reference_offload(job: Job, context: Context) -> Iterator[Variant]:
     """The frozen helpers kept in host memory and brought in for their forward pass."""
     if any(not m.offload for m in find(job, *_FROZEN)) and context.has("ref.offload"):
         note = say("fixes.reference-offload.how", line="--ref_reward_offload")
-        yield Variant(fields={"extra_models": _rewritten(job, _FROZEN, offload=True)}, effort=0.5, notes=(note,))
+        moved = [_plain(replace(m, offload=True) if m.role in _FROZEN else m) for m in job.extra_models or ()]
+        yield Variant(fields={"extra_models": moved}, effort=0.5, notes=(note,))
 
 
 @remedy("same-numbers", "preference", reduces=("reference", "extra"))

@@ -14,6 +14,7 @@ from oomdoc.diagnosis.fixes._remedy import (
     remedy,
     world_size,
 )
+from oomdoc.diagnosis.fixes.batch import PER_TOKEN
 from oomdoc.evidence import say
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
@@ -169,8 +170,6 @@ def rollout_separate(job: Job, context: Context) -> Iterator[Variant]:
         yield Variant(fields={**fields, "sharding": "zero3"}, effort=1.5, notes=notes)
 
 
-_SPLIT_STATES: Final = ("weights", "gradients", "optimizer states", "master")
-_PER_TOKEN: Final = ("logits", "activations", "attention", "recomputed")
 _MIN_CONTEXT: Final = 8192
 """Tokens of a sample from which passing keys and values around is worth it."""
 
@@ -190,7 +189,7 @@ def _tensor_sizes(job: Job, context: Context, now: int, available: int) -> Itera
             yield size
 
 
-@remedy("same-numbers", "training", reduces=(*_SPLIT_STATES, "logits", "activations", "recomputed"))
+@remedy("same-numbers", "training", reduces=(*_STATES, "logits", "activations", "recomputed"))
 def tensor_parallel(job: Job, context: Context) -> Iterator[Variant]:
     """Every matrix split over the GPUs of one machine. Shoeybi et al. 2019, "Megatron-LM"."""
     now = job.tp or 1
@@ -202,7 +201,7 @@ def tensor_parallel(job: Job, context: Context) -> Iterator[Variant]:
             yield Variant(fields={"tp": size}, effort=1.0)
 
 
-@remedy("same-numbers", "training", reduces=_SPLIT_STATES)
+@remedy("same-numbers", "training", reduces=_STATES)
 def pipeline_parallel(job: Job, context: Context) -> Iterator[Variant]:
     """Layers split into stages on different GPUs, kept busy by many micro-batches.
 
@@ -215,7 +214,7 @@ def pipeline_parallel(job: Job, context: Context) -> Iterator[Variant]:
             yield Variant(fields={"pp": size}, effort=1.2)
 
 
-@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+@remedy("same-numbers", "training", reduces=PER_TOKEN)
 def context_parallel(job: Job, context: Context) -> Iterator[Variant]:
     """Ring attention: the whole forward pass of one sample split by tokens. Liu et al. 2023, "Ring Attention"."""
     now, world = job.cp or 1, world_size(job)
@@ -227,7 +226,7 @@ def context_parallel(job: Job, context: Context) -> Iterator[Variant]:
             yield Variant(fields={"cp": size}, effort=1.0)
 
 
-@remedy("same-numbers", "training", reduces=_PER_TOKEN)
+@remedy("same-numbers", "training", reduces=PER_TOKEN)
 def sequence_parallel(job: Job, context: Context) -> Iterator[Variant]:
     """One sample's tokens split over several GPUs.
 
@@ -246,7 +245,7 @@ def sequence_parallel(job: Job, context: Context) -> Iterator[Variant]:
                 yield Variant(fields={"sp": size}, effort=0.8)
 
 
-@remedy("same-numbers", "training", reduces=(*_SPLIT_STATES, "experts"))
+@remedy("same-numbers", "training", reduces=(*_STATES, "experts"))
 def expert_parallel(job: Job, context: Context) -> Iterator[Variant]:
     """The routed experts of a mixture-of-experts model split over the data-parallel ranks."""
     experts, replicas = context.shape.dims.experts if context.shape is not None else 0, data_parallel(job)

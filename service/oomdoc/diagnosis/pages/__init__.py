@@ -21,8 +21,6 @@ from oomkb.memory.job import Job
 from oomkb.records.taxonomy import CAUSES
 from oomkb.topics import Topic, topics
 
-__all__ = ["page"]
-
 _HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
     "en": {"sign": "Sign", "mechanism": "Mechanism", "confirm": "Confirm", "fix": "Fix", "cost": "Cost"},
     "zh": {"sign": "现象", "mechanism": "机理", "confirm": "确认", "fix": "解决", "cost": "代价"},

@@ -141,7 +141,7 @@ def calibrate(
             scale = tensors / needed_bytes
             notes.append(say("fixes.note.calibrated", percent=round(100 * (scale - 1))))
             return Calibration(capacity, scale, tuple(notes))
-    elif needed_bytes < _MIN_FAILED_SHARE * capacity and _fits(estimate, wanted):
+    elif needed_bytes < _MIN_FAILED_SHARE * capacity and (estimate.fits_probability or 0.0) >= wanted:
         scale = _MIN_FAILED_SHARE * capacity / needed_bytes
         room_bytes = failure.signal.data.get("available_bytes") if failure is not None else None
         if room_bytes is not None:
@@ -168,10 +168,6 @@ def _relief(estimate: Estimate, phase: str, ratio: float) -> tuple[str, float] |
 _NEAR_PEAK: Final = 0.97
 _ROOM: Final = 0.97
 """A little less than what just failed."""
-
-
-def _fits(estimate: Estimate, wanted: float) -> bool:
-    return estimate.fits_probability is not None and estimate.fits_probability >= wanted
 
 
 def _needed_bytes(failure: Failure) -> float | None:

@@ -18,7 +18,7 @@ from oomdoc.diagnosis.planning.planner import plan_with
 from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.planning.printed import context_of
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
-from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan, SingleFix
+from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
 from oomdoc.diagnosis.view import SPLIT
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_of
@@ -128,7 +128,8 @@ def planning_for(
         others = [a for a in advice if a not in foremost]
         advice = [*foremost, *settings_for(prices.job, context), *others]
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
-    if first not in _NEVER and not far and _arithmetic_helps(evidence, first, prices, wanted):
+    of_no_size = bool(first) and first not in _ARITHMETIC
+    if first not in _NEVER and not far and (not of_no_size or prices.base.probability < wanted):
         fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
         search = partial(
             _arithmetic,
@@ -151,11 +152,11 @@ def planning_for(
     own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
-    found = replace(found, singles=tuple(_as_effect(as_spelled(s, evidence), ineffective) for s in found.singles))
-    effective = [_in_effect(p, ineffective) for p in plans[:_MAX_SHOWN_PLANS]]
+    spelled = (as_spelled(single, evidence) for single in found.singles)
+    singles = tuple(replace(single, change=_effect(single.change, ineffective)) for single in spelled)
     written: Written = {}
-    shown = [_said(_in_order(p, first), evidence, prices.job, written) for p in effective]
-    return replace(found, plans=_written_first(shown))
+    shown = [_said(_in_order(p, first, ineffective), evidence, prices.job, written) for p in plans[:_MAX_SHOWN_PLANS]]
+    return replace(found, singles=singles, plans=_written_first(shown))
 
 
 def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
@@ -180,13 +181,12 @@ def _written_first(plans: Sequence[Plan]) -> tuple[Plan, ...]:
     return (*whole[:1], *(plan for plan in plans if plan not in whole[:1]))
 
 
-def _in_order(plan: Plan, cause: str) -> Plan:
+def _in_order(plan: Plan, cause: str, ineffective: Collection[str]) -> Plan:
     """With what answers the cause first, and the keys of one remedy together."""
     names = list(dict.fromkeys(change.remedy for change in plan.changes))
     answers = ANSWERS.get(cause, ())
-    ordered = sorted(
-        plan.changes, key=lambda c: (c.instruction is None, c.remedy not in answers, names.index(c.remedy))
-    )
+    effective = (_effect(change, ineffective) for change in plan.changes)
+    ordered = sorted(effective, key=lambda c: (c.instruction is None, c.remedy not in answers, names.index(c.remedy)))
     return replace(plan, changes=tuple(ordered))
 
 
@@ -206,12 +206,8 @@ _SURE: Final = 0.8
 
 def _is_apart(context: Context) -> bool:
     """Whether no setting of a training run is an answer: the cards are used wrongly, or no run of that kind failed."""
-    return bool(context.facts["ranks_on_one_gpu"] or context.facts["calibrates"]) or _makes_pictures(context)
-
-
-def _makes_pictures(context: Context) -> bool:
-    """Whether a pipeline is run: the settings of language models are none of its."""
-    return context.facts["pipeline"] is not None and (context.serving or context.script)
+    makes_pictures = context.facts["pipeline"] is not None and (context.serving or context.script)
+    return bool(context.facts["ranks_on_one_gpu"] or context.facts["calibrates"] or makes_pictures)
 
 
 def _cause_first(
@@ -266,14 +262,6 @@ _STEPS: Final = frozenset(
 )
 
 
-def _in_effect(plan: Plan, ineffective: Collection[str]) -> Plan:
-    return replace(plan, changes=tuple(_effect(change, ineffective) for change in plan.changes))
-
-
-def _as_effect(fix: SingleFix, ineffective: Collection[str]) -> SingleFix:
-    return replace(fix, change=_effect(fix.change, ineffective))
-
-
 def _effect(change: Change, ineffective: Collection[str]) -> Change:
     """What is set already is not set again: the step is to make it take effect."""
     if not change.fields or not set(change.fields) <= set(ineffective):
@@ -299,13 +287,6 @@ def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Mes
         found = weigh(name, variant)
         said = found.instruction or variant.instruction
         yield from (m for m in (said, found.note) if m is not None)
-
-
-def _arithmetic_helps(evidence: Evidence, first: str, prices: Prices, wanted: float) -> bool:
-    """Whether smaller settings are an answer: for a cause of size, or where by arithmetic it would not fit anyway."""
-    if first in _ARITHMETIC or not first:
-        return True
-    return prices.base.probability < wanted
 
 
 def _arithmetic(

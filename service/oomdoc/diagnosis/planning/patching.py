@@ -143,7 +143,6 @@ class _Patches:
     """Documents with changes written into them, each once: where all go into one document, that is the patch."""
 
     def __init__(self, written: Written) -> None:
-        self._done: Written = {}
         self._written = written
 
     def taken(self, document: Document, changes: Mapping[str, Any]) -> list[str]:
@@ -163,12 +162,9 @@ class _Patches:
 
     def _of(self, document: Document, changes: Mapping[str, Any]) -> Patched | None:
         key = (id(document), repr(sorted(changes.items(), key=itemgetter(0))))
-        if key not in self._done:
-            as_given = (id(document), repr([*changes.items()]))
-            if as_given not in self._written:
-                self._written[as_given] = _patch(document, changes)
-            self._done[key] = self._written[as_given]
-        return self._done[key]
+        if key not in self._written:
+            self._written[key] = _patch(document, changes)
+        return self._written[key]
 
 
 def _differing(document: Document, text: str) -> Iterator[tuple[str, Any, Any]]:

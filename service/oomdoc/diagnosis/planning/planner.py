@@ -248,18 +248,15 @@ def _found(space: Space) -> dict[str, Found]:
             break
         if goal.dear[0] and not is_serving(space.prices.job):
             continue
-        if any(_answered_by(wider, answer, goal) for wider, answer in searched):
+        # A search that may use all that this one may, and minds the same, has found nothing, or its answer.
+        within = (best for wider, best in searched if goal.within(wider))
+        if any(best is None or all(map(goal.allows, best.moves)) for best in within):
             continue
         best = Search(space, goal).run()
         searched.append((goal, best))
         if best is not None:
             found[goal.name] = best
     return found
-
-
-def _answered_by(wider: Goal, best: Found | None, goal: Goal) -> bool:
-    """Whether a search that may use all that this one may, and minds the same, has found nothing, or its answer."""
-    return goal.within(wider) and (best is None or all(goal.allows(move) for move in best.moves))
 
 
 def _distinct(found: Mapping[str, Found]) -> list[tuple[str, Found]]:

@@ -84,13 +84,6 @@ class Table:
     planning: Planning
 
 
-def _with_capacity(device: Device | None, capacity_bytes: float | None) -> Device | None:
-    """The card with the room that is left on it, which decides before what the job or the catalogue states."""
-    if device is None or capacity_bytes is None or abs(device.capacity_bytes - capacity_bytes) < 1:
-        return device
-    return replace(device, capacity_bytes=round(capacity_bytes))
-
-
 _SETTLING: Final = 24
 """Rounds until a need and the capacity it is one of agree."""
 
@@ -250,10 +243,12 @@ class Prices:
         return Price(job, found, probability, relative_speed(self._speed, pace))
 
     def _estimated(self, job: Job, device: Device | None, capacity_bytes: float | None) -> Estimate:
-        """The job on a card with so much room."""
+        """The job on a card with so much room, which decides before what the job or the catalogue states."""
         if device is None and capacity_bytes is not None:
             job = job.with_fields({"capacity_gib": capacity_bytes / GIB})
-        return estimate(job, self.shape, _with_capacity(device, capacity_bytes), shapes=self._others)
+        if device is not None and capacity_bytes is not None and abs(device.capacity_bytes - capacity_bytes) >= 1:
+            device = replace(device, capacity_bytes=round(capacity_bytes))
+        return estimate(job, self.shape, device, shapes=self._others)
 
 
 @lru_cache(maxsize=4)

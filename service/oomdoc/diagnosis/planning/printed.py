@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.diagnosis.accounts import TUNES
+from oomdoc.diagnosis.accounts import CACHE_BYTES, TUNES, WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._remedy import is_script, is_serving, world_size
 from oomdoc.diagnosis.regressions import regressions_for
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 _SAME: Final = ("tp", "pp", "quant", "gpu", "param_dtype", "serving.max_num_batched_tokens", "serving.cuda_graphs")
 """With one of these changed the engine would have measured something else."""
-_BYTES: Final = {"fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1, "q8_0": 1.0625, "q4_0": 0.5625}
-_WIDE: Final = 2
 _USUAL_SHARE: Final = 0.9
 _CLOSE: Final = 1.001
 _SAFE: Final = 0.98
@@ -66,7 +64,7 @@ class EngineCache:
             return 0.0
         share, before = (j.get("serving.gpu_memory_utilization") or _USUAL_SHARE for j in (job, self.job))
         length = job.get("serving.max_model_len") or self.length
-        width, wide = (_BYTES.get(str(j.get("serving.kv_dtype")), _WIDE) for j in (job, self.job))
+        width, wide = (CACHE_BYTES.get(str(j.get("serving.kv_dtype")), WEIGHT_BYTES) for j in (job, self.job))
         whole = self.needed_bytes * width / wide + (self.scores_bytes if width == wide else 0.0)
         needed = whole * length / self.length
         found = self.available_bytes + (share - before) * self.capacity_bytes
@@ -191,10 +189,13 @@ def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Ite
     used = world_size(job)
     machine = evidence.value("gpu_count")
     spare = int(machine) - used if isinstance(machine, int | float) and (job.nodes or 1) == 1 else 0
+    hint = evidence.facts.get("phase")
+    if not stated and hint is not None and (failure is None or failure.phase == "unknown"):
+        stated = hint.value
     return Context(
         framework=job.framework,
         versions={**evidence.versions, **job.versions},
-        phase=str(stated) if stated else _likely_phase(evidence),
+        phase=str(stated or (failure.phase if failure is not None else "unknown")),
         causes=tuple(causes),
         requested_bytes=failure.requested_bytes if failure else None,
         reserved_unallocated_bytes=failure.reserved_unallocated_bytes if failure else None,
@@ -204,12 +205,6 @@ def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Ite
         spare_gpus=max(0, min(spare, 64)),
         facts=MappingProxyType(_facts(evidence, job, matched)),
     )
-
-
-def _likely_phase(evidence: Evidence) -> str:
-    """The phase of the failure, else the one that the input hints at."""
-    shown, hint = evidence.root.phase if evidence.root is not None else "unknown", evidence.facts.get("phase")
-    return str(hint.value) if shown == "unknown" and hint is not None else shown
 
 
 def _fuller(evidence: Evidence) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
-from oomdoc.diagnosis.fixes._remedy import is_lora, is_serving, world_size
+from oomdoc.diagnosis.fixes._remedy import as_written, is_lora, is_serving, world_size
 from oomdoc.diagnosis.fixes.serving import OUTSIDE
 from oomdoc.diagnosis.forms import host_is_short, needed_of
 from oomdoc.diagnosis.planning.changes import worded
@@ -110,8 +110,9 @@ class Quantity:
 
 def quantity(name: str, variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
     """The figures of a remedy without job fields; none where arithmetic has nothing to say."""
+    held = {"allocator": context.reserved_unallocated_bytes, "kill-processes": context.other_process_bytes}
     found = _FIGURES.get(name)
-    return found(variant, prices, context, wanted) if found is not None else Quantity()
+    return found(variant, prices, context, wanted) if found is not None else Quantity(round(held.get(name) or 0))
 
 
 def _packing(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
@@ -176,19 +177,9 @@ def _saving(variant: Variant, prices: Prices, context: Context, wanted: float) -
     return Quantity(saves_bytes=round(whole * (1 - 1 / ranks)), note=note)
 
 
-def _others(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
-    return Quantity(saves_bytes=round(context.other_process_bytes or 0))
-
-
-def _fragments(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
-    return Quantity(saves_bytes=round(context.reserved_unallocated_bytes or 0))
-
-
 _Figure = Callable[[Variant, Prices, Context, float], Quantity]
 _FIGURES: Final[Mapping[str, _Figure]] = {
-    "allocator": _fragments,
     "evaluation": _evaluation,
-    "kill-processes": _others,
     "packing": _packing,
     "save-settings": _saving,
     "worst-batch-first": _worst_batch,
@@ -225,11 +216,6 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
 _MAX_OPTIONS: Final = 4
 
 
-def _shown(value: Any) -> str:
-    """A value as files have it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant]]:
     """Cause, remedy and an instruction for each setting that answers the most probable cause."""
     cause = context.causes[0] if context.causes else ""
@@ -253,8 +239,8 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         key, old, new = written[0]
         key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key) if new == value else key
         line = (
-            f"{key}: {_shown(new)}"
+            f"{key}: {as_written(new)}"
             if field in filled.assumed or old is None
-            else f"{key}: {_shown(old)} → {_shown(new)}"
+            else f"{key}: {as_written(old)} → {as_written(new)}"
         )
         yield cause, name, Variant(instruction=say("fixes.unpriced.set", title=say(f"fixes.{name}.title"), line=line))
