@@ -71,6 +71,9 @@ def spelled(
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
         return tuple(_OTHERWISE["offload", v] for v in value if ("offload", v) in _OTHERWISE)
+    if (field, value) == ("method", "lora") and (said := line(name, "method-lora")) is not None:
+        key, _, word = said.partition("=")
+        return ((key, word),)
     written = tuple(
         (key.removeprefix("--") if key.startswith("--zero_optimization") else key, said)
         for key, said in _written(name, field, json.dumps(value))
