@@ -8,22 +8,13 @@ from types import MappingProxyType
 from typing import Final
 
 from oomkb.errors import Note, note
+from oomkb.memory import intervals
 from oomkb.memory.activations import step_of, tower_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Estimate, Interval, Later, Phase, fuller, merged
 from oomkb.memory.extra_models import ExtraMemory, extra_memory, with_critic
 from oomkb.memory.host import host_phases
 from oomkb.memory.images import images_of, unstated_images
-from oomkb.memory.intervals import (
-    SCRIPT,
-    group_of,
-    interval,
-    is_complete,
-    is_script,
-    needed_sigma,
-    shortest,
-    width_of,
-)
 from oomkb.memory.job import Job
 from oomkb.memory.loops import keeps_cache, kept_logits
 from oomkb.memory.offload import loads_whole
@@ -264,7 +255,7 @@ def _by_engine(
         allocated_bytes=found.allocated,
         reserved_bytes=found.allocated,
         process_bytes=process,
-        intervals={name: interval("serving", value, width=width, most=capacity) for name, value in meters.items()},
+        intervals={n: intervals.interval("serving", v, width=width, most=capacity) for n, v in meters.items()},
         phases=phases,
         peak_phase="serving",
         params=shape.params,
@@ -308,26 +299,26 @@ def _finish(
         found = replace(found, allocated=loaded, needed=max(found.needed, loaded * 1.01 + outside_bytes(s, device)))
     evicted = found.evicted * max(1, min(s.world, s.gpus_per_node))
     offloaded, most = host[0] + evicted, host[1] + evicted
-    script = is_script(job)
+    script = intervals.is_script(job)
     if script:
-        warnings.append(SCRIPT)
+        warnings.append(intervals.SCRIPT)
     fits = None
     if capacity is not None:
-        sigma = needed_sigma(s, known=shape.known, doubted=bool(warnings))
+        sigma = intervals.needed_sigma(s, known=shape.known, doubted=bool(warnings))
         starts = all(warning.key != "estimate.rollout-short" for warning in warnings)
         fits = fits_probability(found.needed, sigma, capacity) if starts else 0.0
 
     def spans() -> dict[str, Interval]:
         traced = not s.cuda and not script and "torch" in job.versions  # reference kernels
-        exact = traced and is_complete(s) and shape.known
-        width = width_of(s, known=shape.known)
+        exact = traced and intervals.is_complete(s) and shape.known
+        width = intervals.width_of(s, known=shape.known)
         return {
-            meter: interval(
-                "exact" if exact and meter == "allocated" else group_of(meter, s, met=not script),
+            meter: intervals.interval(
+                "exact" if exact and meter == "allocated" else intervals.group_of(meter, s, met=not script),
                 value,
                 width=width,
                 most=most,
-                least=shortest(s, meter, phases),
+                least=intervals.shortest(s, meter, phases),
             )
             for meter, value, most in (
                 ("allocated", found.allocated, None),

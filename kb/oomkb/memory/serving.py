@@ -14,18 +14,10 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 from oomkb.errors import Note, note
+from oomkb.memory import engines
 from oomkb.memory.activations import step_of
 from oomkb.memory.cache import Pages, cache_bytes, cache_of, element_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
-from oomkb.memory.engines import (
-    Engine,
-    engine_of,
-    graph_bytes,
-    outside_bytes,
-    padding_bytes,
-    profile_bytes,
-    static_share,
-)
 from oomkb.memory.estimate import Served
 from oomkb.memory.extra_models import extra_shape
 from oomkb.memory.job import ExtraModel, Job
@@ -139,7 +131,7 @@ def serving_bytes(
 
     :param length: price this ``max_model_len`` instead of the job's.
     """
-    engine = engine_of(job, s, device)
+    engine = engines.engine_of(job, s, device)
     if engine is None:
         return _generate(job, s, shape)
     if engine.name == "vllm" and replicated(job):
@@ -165,13 +157,13 @@ def serving_bytes(
     cache = cache.part(cached)
     at_once = (want.concurrency if want else None) or 1
     needed = at_once * (cache.bytes_at(length) + draft_cache)
-    measured, context = outside_bytes(engine, s, device)
-    weights = weight_bytes(s, shape, float(min(s.param_bytes, 4))) + padding_bytes(engine, s, shape, device)
+    measured, context = engines.outside_bytes(engine, s, device)
+    weights = weight_bytes(s, shape, float(min(s.param_bytes, 4))) + engines.padding_bytes(engine, s, shape, device)
     held = ServingBytes(
         weights=weights * share_held,
         drafts=drafts,
-        activations=profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
-        graphs=graph_bytes(job, s, shape, requests=requests),
+        activations=engines.profile_bytes(engine, s, shape, tokens=tokens, requests=requests),
+        graphs=engines.graph_bytes(job, s, shape, requests=requests),
         cache_bytes=needed,
         needed_bytes=needed,
         length=length,
@@ -194,7 +186,7 @@ def serving_bytes(
     return replace(held, warnings=_short(held)) if budget < needed else held
 
 
-def _placement(engine: Engine, s: Setting, shape: ModelShape) -> tuple[float, float, float]:
+def _placement(engine: engines.Engine, s: Setting, shape: ModelShape) -> tuple[float, float, float]:
     """(share of the weights that lies on the cards, share of the cache, bytes of weights in host memory).
 
     The last layers are on the cards, the output counts as one of them; experts are moved from the first layers.
@@ -216,7 +208,7 @@ def _placement(engine: Engine, s: Setting, shape: ModelShape) -> tuple[float, fl
     return held / whole, on / layers, whole - held
 
 
-def _pages(job: Job, engine: Engine, *, heads: int) -> Pages | None:
+def _pages(job: Job, engine: engines.Engine, *, heads: int) -> Pages | None:
     if engine.name != "vllm" or engine.first:
         return None
     speculated = stated_count(job, "num_speculative_tokens") or _SPECULATED
@@ -244,7 +236,7 @@ def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
     )
 
 
-def _batch(job: Job, engine: Engine, length: int, device: Device | None) -> tuple[int, int]:
+def _batch(job: Job, engine: engines.Engine, length: int, device: Device | None) -> tuple[int, int]:
     """(tokens, requests) of the largest batch."""
     want, capacity = job.serving, capacity_bytes_of(job, device)
     large = capacity is not None and capacity >= 70 * GIB
@@ -258,7 +250,7 @@ def _batch(job: Job, engine: Engine, length: int, device: Device | None) -> tupl
 
 def _budget(
     job: Job,
-    engine: Engine,
+    engine: engines.Engine,
     s: Setting,
     held: ServingBytes,
     capacity: float,
@@ -273,7 +265,7 @@ def _budget(
     stated = want.gpu_memory_utilization if want else None
     weights = held.weights + held.drafts
     if engine.rule == "static":
-        share = stated or static_share(capacity, tokens, tp=s.tp, pp=s.pp, graphs=held.graphs > 0)
+        share = stated or engines.static_share(capacity, tokens, tp=s.tp, pp=s.pp, graphs=held.graphs > 0)
         if pictures and engine.version < (0, 5):
             share *= 0.95  # SGLang 0.4.4 ``model_runner.py``: "Automatically reduce --mem-fraction-static"
         shared = capacity - context - measured
@@ -288,7 +280,7 @@ def _budget(
     return capacity, capacity * (stated or 0.9) - weights - held.activations - measured - graphs
 
 
-def _spread(engine: Engine, held: ServingBytes) -> float:
+def _spread(engine: engines.Engine, held: ServingBytes) -> float:
     """A share of the card is kept to; where it is one of the rest, the rest takes up what the weights are off by."""
     if engine.of_the_rest:
         batch = 0.0 if engine.rule == "profiled" else _ACTIVATIONS_SIGMA * held.activations
@@ -322,7 +314,7 @@ def largest_max_model_len(
     found = serving_bytes(job, s, shape, device, shapes)
     if found.largest_length is None:
         return None
-    engine = engine_of(job, s, device)
+    engine = engines.engine_of(job, s, device)
     if engine is None or not engine.first:
         return found.largest_length // _STEP * _STEP
 

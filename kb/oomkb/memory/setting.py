@@ -7,41 +7,12 @@ from typing import Any, Final
 
 from oomkb.dataclass import dataclass
 from oomkb.errors import Note
+from oomkb.memory import optimizers, releases
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.loops import changes, gradients_stay, is_loose, steps_in_backward, typical_rows, usual_length
 from oomkb.memory.offload import keeps_gathered, offloaded, pins
-from oomkb.memory.optimizers import (
-    asks_reference,
-    expert_adapters,
-    optimizer_of,
-    projection_rank,
-    state_fraction,
-    trained_tables,
-)
 from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
-from oomkb.memory.releases import (
-    FUSED,
-    LOADED,
-    OWN_MODELS,
-    SHARDS_WIDE,
-    checkpoints_parts,
-    divides,
-    fast_loss,
-    fused_kernels,
-    has_mixer_kernels,
-    is_litgpt,
-    lacks_kernel,
-    loads_in_16_bits,
-    loss_copies,
-    outlives,
-    preference_style,
-    quant_keeps,
-    transformers_of,
-    upcast_adapters,
-    upcast_trained,
-    upcasts_frozen,
-)
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.token_mixers import notes_of
 
@@ -223,18 +194,20 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     if quant == "nf4" and (job.framework or "").lower().startswith(("torchtune", "tgi")):
         quant = "nf4-double"  # torchao and TGI (``layers/bnb.py``) quantize the scales as well
     param = pick("param_dtype", job.param_dtype, "bf16").replace("auto", "bf16")
-    notes: tuple[Note, ...] = (*(FUSED,) * (fast_loss(job) and not job.fused_ce), *notes_of(job, shape))
+    notes = notes_of(job, shape)
+    if releases.fast_loss(job) and not job.fused_ce:
+        notes = (releases.FUSED, *notes)
     autocast = job.autocast if job.autocast is not None else "none"
-    if upcasts_frozen(job, quant):
+    if releases.upcasts_frozen(job, quant):
         param = "fp32"
     world, dp, tp, pp, cp, sp, ep, per_node = ranks(job, shape)
     sharding = pick("sharding", job.sharding, "ddp" if dp > 1 else "none")
     if sharding == "zero1" and not job.runs_on("deepspeed") and _is_megatron(job, sharding):
         sharding = "distributed-optimizer"  # what people call ZeRO-1 there makes none of DeepSpeed's buffers
-    if param == "fp32" and loads_in_16_bits(job, sharding):
-        param, notes = "bf16", (*notes, LOADED)
-    if param in ("bf16", "fp16") and upcast_trained(job, adapters, sharding, autocast):
-        param, notes = "fp32", (*notes, SHARDS_WIDE)
+    if param == "fp32" and releases.loads_in_16_bits(job, sharding):
+        param, notes = "bf16", (*notes, releases.LOADED)
+    if param in ("bf16", "fp16") and releases.upcast_trained(job, adapters, sharding, autocast):
+        param, notes = "fp32", (*notes, releases.SHARDS_WIDE)
     samples = pick("micro_batch", job.micro_batch, 1)
     images = images_of(job, shape) if trains else NO_IMAGES
     seq = pick("seq_len", job.seq_len, usual_length(job))
@@ -243,7 +216,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
             pick("max_pixels", None, USUAL_PIXELS, "not stated; 1,280 tokens an image are usual")
         seq = max(seq, images.tokens) if counted(job) else seq + images.tokens
     doubled = 2 if objective in ("dpo", "orpo", "simpo", "rm") else 1
-    style = preference_style(job) if objective in PREFERRED or objective == "grpo" else ""
+    style = releases.preference_style(job) if objective in PREFERRED or objective == "grpo" else ""
     # A limit of tokens is one of each GPU; a longer sample than that is a micro-batch of its own.
     batch = samples * doubled if not job.micro_tokens else max(1.0, job.micro_tokens * cp * sp / seq)
     loose = objective not in ONLINE and is_loose(job)
@@ -259,18 +232,18 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         objective=objective,
         adapters=adapters,
         method=method,
-        rank=pick("lora.r", lora.r if lora else None, 8) if adapters else projection_rank(job, method),
+        rank=pick("lora.r", lora.r if lora else None, 8) if adapters else optimizers.projection_rank(job, method),
         targets=(pick("lora.targets", lora.targets if lora else None, "all-linear") if adapters else ()),
         lora_dropout=(lora.dropout or 0.0) if lora else 0.0,
         dora=bool(lora and lora.dora),
-        expert_adapters=expert_adapters(job, shape) if adapters else "none",
-        mixer_kernels=has_mixer_kernels(job),
+        expert_adapters=optimizers.expert_adapters(job, shape) if adapters else "none",
+        mixer_kernels=releases.has_mixer_kernels(job),
         adapter_bytes=_adapter_bytes(job, param, autocast, sharding),
         quant=quant,
         param_bytes=2 if quant.startswith(("gptq", "awq")) else int(BYTES[param]),
         compute_bytes=int(BYTES[autocast]) if autocast not in ("none", "fp8") else int(BYTES[param]),
         autocast=autocast not in ("none", "fp32", "fp8") and not sharding.startswith("zero") and sharding not in FSDP,
-        optimizer=optimizer_of(method, pick("optimizer", job.optimizer, "adamw")) if trains else "none",
+        optimizer=optimizers.optimizer_of(method, pick("optimizer", job.optimizer, "adamw")) if trains else "none",
         optimizer_impl=pick("optimizer_impl", job.optimizer_impl, "foreach") if trains else "foreach",
         batch=batch,
         samples=samples,
@@ -299,35 +272,35 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         pins=pins(job, sharding),
         accum_bytes=int(BYTES.get(str(job.extra.get("grad_accum_dtype")), 0)),
         framework=(job.framework or "").lower(),
-        transformers=transformers_of(job),
+        transformers=releases.transformers_of(job),
         torch=job.release("torch"),
         masked=_masked(job, shape, attention) and objective != "inference",
-        unfused=lacks_kernel(job, autocast if autocast not in ("none", "fp8") else param),
+        unfused=releases.lacks_kernel(job, autocast if autocast not in ("none", "fp8") else param),
         cuda=bool(job.gpu),
         held_bytes=_held(job, param, autocast, sharding),
         deepspeed=sharding.startswith("zero") or job.runs_on("deepspeed"),
         megatron=megatron,
         trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
-        tables=trained_tables(job) if adapters else 0,
-        state_fraction=state_fraction(method, shape),
+        tables=optimizers.trained_tables(job) if adapters else 0,
+        state_fraction=optimizers.state_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
         compile=bool(job.compile),
-        fused="megatron" if megatron else fused_kernels(job, adapters, sharding),
+        fused="megatron" if megatron else releases.fused_kernels(job, adapters, sharding),
         expandable="expandable_segments:true" in job.env.get("PYTORCH_CUDA_ALLOC_CONF", "").lower().replace(" ", ""),
         emptied=job.extra.get("torch_empty_cache_steps") == 1,
         dynamic=changes(job, loose),
         loose=loose,
-        reference=asks_reference(job, objective, adapters),
+        reference=optimizers.asks_reference(job, objective, adapters),
         logits_share=_logits_share(job, objective, seq),
-        divides=divides(job) if objective in ONLINE else "",
+        divides=releases.divides(job) if objective in ONLINE else "",
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
-        quant_keeps=quant_keeps(job, quant),
-        outlived=outlives(job, quant),
-        litgpt=is_litgpt(job),
-        upcast_adapters=upcast_adapters(job, adapters, quant, sharding, autocast),
+        quant_keeps=releases.quant_keeps(job, quant),
+        outlived=releases.outlives(job, quant),
+        litgpt=releases.is_litgpt(job),
+        upcast_adapters=releases.upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,
         grads="layer" if sharding in FSDP or steps_in_backward(job) else "none" if joined else "all",
-        upcast="vocab-parallel" if megatron else loss_copies(job, round(batch), shape.dims.model_type),
+        upcast="vocab-parallel" if megatron else releases.loss_copies(job, round(batch), shape.dims.model_type),
         assumed=filled,
     )
 
@@ -346,7 +319,7 @@ def _adapter_bytes(job: Job, param: str, autocast: str, sharding: str) -> int:
         return _held(job, param, autocast, sharding)
     if job.lora is not None and job.lora.dtype:
         return int(BYTES.get(job.lora.dtype, 4))
-    own = job.runs_on(*OWN_MODELS, "fsdp_qlora")
+    own = job.runs_on(*releases.OWN_MODELS, "fsdp_qlora")
     return int(BYTES[param]) if own and autocast == "none" else 4
 
 
@@ -360,7 +333,7 @@ def _masked(job: Job, shape: ModelShape, attention: str) -> bool:
     """Whether the run makes attention masks: eager always; SDPA for padded batches of Hugging Face models."""
     if attention == "eager":
         return True
-    if attention != "sdpa" or job.packing or shape.family.lean_mask or job.runs_on(*OWN_MODELS):
+    if attention != "sdpa" or job.packing or shape.family.lean_mask or job.runs_on(*releases.OWN_MODELS):
         return False
     return not (job.packing is False and "packing" not in job.assumed and job.micro_batch == 1)
 
@@ -385,5 +358,5 @@ def _checkpointing(value: bool | str, job: Job, kind: str) -> str:
     if isinstance(value, bool) and "activations" in (job.offload or ()):
         return "offload"  # one layer at a time is on the GPU in either case, computed again or brought back
     if isinstance(value, bool):
-        return "none" if not value else "parts" if checkpoints_parts(job, kind) else "full"
+        return "none" if not value else "parts" if releases.checkpoints_parts(job, kind) else "full"
     return value

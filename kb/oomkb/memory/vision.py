@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
-from oomkb.memory.families.vision_towers import (
-    GLM_TOWERS,
-    first_of,
-    projector_params,
-    tower_known,
-    tower_layer,
-    tower_of,
-    tower_rest,
-)
+from oomkb.memory.families import vision_towers as towers
 
 _KEYS: Final = ("vision_config", "visual", "vision_tower_config", "vit_config")
 _QWEN: Final = (
@@ -78,17 +70,18 @@ class VisionShape:
             return _own_code(config)
         kind = _KINDS.get(str(config.get("model_type") or "").lower(), str(config.get("model_type") or "").lower())
         own = raw.get("embed_dim") if kind == "qwen2_vl" else None
-        hidden = first_of(own or raw.get("hidden_size") or raw.get("width"), 1152)
-        depth = first_of(raw.get("depth") or raw.get("num_hidden_layers") or raw.get("layers"), 24)
-        patch = first_of(raw.get("patch_size"), 14)
-        size = first_of(raw.get("image_size"), 448 if kind in _QWEN else 336)
-        ffn = first_of(raw.get("intermediate_size") or int(hidden * float(raw.get("mlp_ratio") or 4)), 4 * hidden)
+        hidden = towers.first_of(own or raw.get("hidden_size") or raw.get("width"), 1152)
+        depth = towers.first_of(raw.get("depth") or raw.get("num_hidden_layers") or raw.get("layers"), 24)
+        patch = towers.first_of(raw.get("patch_size"), 14)
+        size = towers.first_of(raw.get("image_size"), 448 if kind in _QWEN else 336)
+        ratio = float(raw.get("mlp_ratio") or 4)
+        ffn = towers.first_of(raw.get("intermediate_size") or int(hidden * ratio), 4 * hidden)
         usual = 2 if kind in _QWEN or kind.startswith("internvl") else 1
         merge = int(raw.get("spatial_merge_size") or config.get("spatial_merge_size") or usual)
-        tower = tower_of(kind, raw)
+        tower = towers.tower_of(kind, raw)
         heads = next((raw[k] for k in _HEADS if isinstance(raw.get(k), int)), max(1, hidden // 64))
         temporal = int(raw.get("temporal_patch_size") or (2 if kind in _QWEN else 1))
-        if kind in GLM_TOWERS:
+        if kind in towers.GLM_TOWERS:
             ffn = int(raw.get("out_hidden_size") or ffn)
         if kind == "mllama":
             depth += int(raw.get("num_global_layers") or 8)
@@ -106,12 +99,12 @@ class VisionShape:
             temporal=temporal,
             unused=_unused(config, kind),
             tokens_per_image=fixed,
-            projector_out=first_of(raw.get("out_hidden_size"), decoder_hidden),
+            projector_out=towers.first_of(raw.get("out_hidden_size"), decoder_hidden),
             most_tiles=_most_tiles(config, kind),
-            known=tower_known(kind, raw),
-            layer_params=tower_layer(tower, raw, hidden, ffn, heads),
-            projector_params=projector_params(config, kind, raw, hidden, decoder_hidden, merge),
-            other_params=tower_rest(kind, tower, raw, hidden, ffn, (patch, size, temporal)),
+            known=towers.tower_known(kind, raw),
+            layer_params=towers.tower_layer(tower, raw, hidden, ffn, heads),
+            projector_params=towers.projector_params(config, kind, raw, hidden, decoder_hidden, merge),
+            other_params=towers.tower_rest(kind, tower, raw, hidden, ffn, (patch, size, temporal)),
         )
 
     @property

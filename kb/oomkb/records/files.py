@@ -31,8 +31,7 @@ def has_chinese(text: str) -> bool:
 
 def shingles(text: str, size: int = 3) -> frozenset[tuple[str, ...]]:
     """The runs of ``size`` tokens."""
-    words = tokens(text)
-    return frozenset(tuple(words[i : i + size]) for i in range(max(len(words) - size + 1, 0)))
+    return frozenset(_runs(tokens(text), size))
 
 
 def overlap(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]]) -> float:

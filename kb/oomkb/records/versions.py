@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -66,25 +66,21 @@ def covers(range_: Range, version: str) -> bool:
 
 def affects(affected: Iterable[Affected], versions: Mapping[str, str]) -> Hit | None:
     """The first installed package that is affected, or ``None``. Names are compared as PyPI does."""
-    installed = {package_name(name): version for name, version in versions.items()}
-    for item in affected:
-        version = installed.get(package_name(item.package))
-        if version is None:
-            continue
-        for range_ in item.ranges:
-            if covers(range_, version):
-                return Hit(item.package, version, range_, item.needs)
-    return None
+    hits = (Hit(i.package, v, r, i.needs) for i, v in _installed(affected, versions) for r in i.ranges if covers(r, v))
+    return next(hits, None)
 
 
 def seen_with(affected: Iterable[Affected], versions: Mapping[str, str]) -> Hit | None:
     """The first installed version that a reporter had, outside every known range, or ``None``."""
-    installed = {package_name(name): version for name, version in versions.items()}
-    for item in affected:
-        version = installed.get(package_name(item.package))
-        if version is not None and any(_same(version, seen) for seen in item.seen):
+    for item, version in _installed(affected, versions):
+        if any(_same(version, seen) for seen in item.seen):
             return Hit(item.package, version, Range(version, last_affected=version), item.needs)
     return None
+
+
+def _installed(affected: Iterable[Affected], versions: Mapping[str, str]) -> Iterator[tuple[Affected, str]]:
+    installed = {package_name(name): version for name, version in versions.items()}
+    return ((item, installed[name]) for item in affected if (name := package_name(item.package)) in installed)
 
 
 def _same(one: str, other: str) -> bool:
