@@ -100,7 +100,7 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
     """
     d, each = shape.dims, float(min(4, s.compute_bytes))
     if engine.rule == "exact":  # with flash attention: 258.5 MiB for Llama 3 8B at 512 tokens, of logits in fp32
-        return tokens * (_padded(d.vocab) / s.tp + d.hidden) * 4.0
+        return tokens * (_up(d.vocab, 64) / s.tp + d.hidden) * 4.0
     hidden = tokens * d.hidden * each
     experts = _expert_bytes(s, shape, tokens, each)
     layer = 3 * hidden + tokens * each * max(_feed_width(shape) / s.tp, _attention_width(s, shape))
@@ -115,9 +115,9 @@ def profile_bytes(engine: Engine, s: Setting, shape: ModelShape, *, tokens: floa
         stays += max(hidden, images) + 0.1 * GIB  # the encoder's outputs for a full budget, and its own small buffers
     if engine.rule == "total":
         entry = 8.5 if engine.flashinfer else 38.0 if engine.version < (0, 17) else 12.5 + each
-        sampler = hidden + min(requests, tokens) * _padded(d.vocab) * entry
+        sampler = hidden + min(requests, tokens) * _up(d.vocab, 64) * entry
     else:
-        sampler = hidden + min(requests, 256) * _padded(d.vocab) * 6.0
+        sampler = hidden + min(requests, 256) * _up(d.vocab, 64) * 6.0
     return max(max(layer, sampler) + stays, largest) + _SETUP
 
 
@@ -155,10 +155,6 @@ def padding_bytes(engine: Engine, s: Setting, shape: ModelShape, device: Device 
 
 def _up(size: float, unit: int) -> float:
     return math.ceil(size / unit) * unit
-
-
-def _padded(vocab: int) -> int:
-    return -(-vocab // 64) * 64
 
 
 def _feed_width(shape: ModelShape) -> float:
