@@ -59,7 +59,7 @@ def rows(names: set[str]) -> Iterator[dict[str, Any]]:
     """Each job of the named cases with what was measured."""
     for case in load_cases():
         if case.id in names:
-            for when, job in (("before", case.before_job()), ("after", case.after_job())):
+            for when, job in zip(("before", "after"), case.jobs(), strict=True):
                 if job is not None:
                     yield {"id": case.id, "when": when, "measured": played(job)}
 

@@ -74,7 +74,7 @@ def test_the_first_symptom_finds_its_case(case: Case) -> None:
 @pytest.mark.parametrize(("case", "when"), OUTCOMES)
 def test_the_memory_model_agrees_with_what_was_observed(case: Case, when: str) -> None:
     outcome = case.outcome_before if when == "before" else case.outcome_after
-    job = case.before_job() if when == "before" else case.after_job()
+    job = case.jobs()[when == "after"]
     assert job is not None
     estimate = price(job).estimate
     assert estimate.capacity_bytes, "an outcome needs a GPU or a capacity to be judged against"
@@ -94,7 +94,7 @@ MEASURED = [
 
 @pytest.mark.parametrize("case", MEASURED)
 def test_the_memory_model_agrees_with_what_was_saved(case: Case) -> None:
-    before, after = case.before_job(), case.after_job()
+    before, after = case.jobs()
     assert before is not None
     assert after is not None
     failed, worked = price(before).estimate, price(after).estimate
@@ -108,7 +108,8 @@ def test_the_memory_model_agrees_with_what_was_saved(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if _traced(case)], ids=lambda case: case.id)
 def test_traced_peaks_are_what_the_memory_model_says(case: Case) -> None:
-    found = [(case.before_job(), case.outcome_before.peak_gib), (case.after_job(), case.outcome_after.peak_gib)]
+    before, after = case.jobs()
+    found = [(before, case.outcome_before.peak_gib), (after, case.outcome_after.peak_gib)]
     for job, peak in found:
         assert job is not None
         assert price(job).estimate.allocated_bytes / GIB == pytest.approx(peak, rel=TRACED_WITHIN)

@@ -184,27 +184,19 @@ class Training:
 
     def crossed(self, grad: Tensor, below: int) -> tuple[Tensor]:
         """Note the backward pass of the position above ``below``."""
-        last = len(self.positions) - 1
-        above = below + 1
-        if above > last:
+        above, found = below + 1, self.passed
+        if above >= len(self.positions):
             self.note("backward", "kept", "logits")
-        elif above >= self.top:
-            self.note("backward", "kept", "top")
-            self.release_layer_grads()
-            self.tape.drop_instants()
-        elif above > 0:
-            kind, found = self.positions[above], self.passed
-            self.note("backward", "kept", "layer")
-            if found is not None:
+        else:
+            part = "top" if above >= self.top else "layer" if above else "first"
+            self.note("backward", "kept" if above else "grads", part)
+            if part == "layer" and found is not None:
                 self.add("backward", "grads", "layer", found)
             self.release_layer_grads()
             self.tape.drop_instants()
-            change = minus(self.tape.mark(), self.entered)
-            self.grads[kind] = plus(change, self.kept(kind))
-        else:
-            self.note("backward", "grads", "first")
-            self.release_layer_grads()
-            self.tape.drop_instants()
+            if part == "layer":
+                kind = self.positions[above]
+                self.grads[kind] = plus(minus(self.tape.mark(), self.entered), self.kept(kind))
         self.entered = self.tape.mark()
         return (grad.view(),)
 
@@ -266,23 +258,14 @@ class Training:
             self.note("loss", "saved", "logits")
             after: Form = self.kept_without_casts()
             grad = self.tape.new("T*h", 0.0 if at_hand else size)
-        elif self.head.loss == "log-probs":
-            given = [self.logits(x)]
-            loss = self.log_probs(given)
-            self.note("loss", "saved", "logits")
-            root = loss.node
-            del loss, x
-            after = self.kept_without_casts()
         elif self.head.loss == "preference":
             given = [x]
             del x
             root, after = preference(self, given)
         else:
-            logits = self.logits(x)
-            held = [] if self.head.upcast == "in-place" else [logits]
-            given = [logits]
-            del logits
-            loss = self.cross_entropy(given)
+            given = [self.logits(x)]
+            held = [] if self.head.loss == "log-probs" or self.head.upcast == "in-place" else given[:]
+            loss = self.log_probs(given) if self.head.loss == "log-probs" else self.cross_entropy(given)
             self.note("loss", "saved", "logits")
             root = loss.node
             del held, loss, x

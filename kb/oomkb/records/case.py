@@ -270,13 +270,10 @@ class Case:
         days = (r.checked for r in self.references if r.url == found.ref and r.visible == "none")
         return replace(found, unseen=next(days, ""))
 
-    def before_job(self) -> Job | None:
-        """The failing run as a job, or ``None``."""
-        return None if self.before is None else Job.from_document(self.before)
-
-    def after_job(self) -> Job | None:
-        """The run that worked as a job, or ``None``."""
-        return None if self.after is None else Job.from_document(self.after)
+    def jobs(self) -> tuple[Job | None, Job | None]:
+        """The failing run and the one that worked, as jobs where they are described."""
+        before, after = (None if run is None else Job.from_document(run) for run in (self.before, self.after))
+        return before, after
 
 
 def case_document(case: Case) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def test_a_minimal_record_becomes_a_case() -> None:
     case = to_case(Record.model_validate(RECORD), case_id="kv-cache/a-b")
     assert (case.cause, case.slug) == ("kv-cache", "a-b")
     assert case.url == "https://github.com/a/b/issues/1"
-    assert case.before_job() is None
+    assert case.jobs()[0] is None
     assert case.date == "2025-01-31"
 
 
@@ -42,7 +42,7 @@ def test_jobs_are_read_from_the_case() -> None:
     case = to_case(
         Record.model_validate(RECORD | {"before": {"micro_batch": 4}, "after": {"micro_batch": 1}}), case_id="x/y"
     )
-    before, after = case.before_job(), case.after_job()
+    before, after = case.jobs()
     assert before is not None
     assert after is not None
     assert (before.micro_batch, after.micro_batch) == (4, 1)
