@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from oomkb.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
 
 INPUTS: Final = ("input_ids", "attention_mask")
@@ -51,15 +52,12 @@ class _Builder:
         return name
 
     def constant(self, name: str, value: Any, dtype: str) -> str:
-        import numpy as np
         from onnx import numpy_helper
 
         self.weights[name] = numpy_helper.from_array(np.asarray(value, dtype=dtype), name)
         return name
 
     def weight(self, name: str, *, transpose: bool = False) -> str:
-        import numpy as np
-
         if name not in self.tensors:
             raise InputError(f"the weights hold no tensor {name}")
         value = np.asarray(self.tensors[name], dtype=np.float32)

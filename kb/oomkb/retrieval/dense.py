@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+Array: TypeAlias = "np.ndarray[Any, Any]"
 FLAT_LIMIT: Final = 50_000
 """Up to here exact search takes a few milliseconds on one core (384 dimensions)."""
 _TRAIN_PER_LIST: Final = 40
@@ -17,10 +17,9 @@ _PROBED: Final = 16
 _SEED: Final = 20260101
 
 
-def build_dense(vectors: np.ndarray[Any, Any], *, flat_limit: int = FLAT_LIMIT) -> Any:
+def build_dense(vectors: Array, *, flat_limit: int = FLAT_LIMIT) -> Any:
     """An inner-product index of unit vectors (rows, dimension); row numbers are its ids."""
     import faiss
-    import numpy as np
 
     rows, dimension = vectors.shape
     if rows <= flat_limit:
@@ -53,10 +52,9 @@ def open_dense(path: Path) -> Any:
     return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if path.stat().st_size > 64 * 2**20 else 0)
 
 
-def nearest(index: Any, queries: np.ndarray[Any, Any], count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def nearest(index: Any, queries: Array, count: int) -> tuple[Array, Array]:
     """Cosines and row numbers (queries, count), best first; -1 where there are fewer rows."""
     import faiss
-    import numpy as np
 
     threads = faiss.omp_get_max_threads()
     if index.ntotal <= FLAT_LIMIT:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from oomkb.errors import OomdocError
 from oomkb.retrieval.model_files import ModelFiles, find_model
 from oomkb.retrieval.onnx_model import OnnxEncoder, supported
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Encoder(Protocol):
@@ -49,8 +48,6 @@ class SentenceTransformersEncoder:
 
     def encode(self, texts: Sequence[str]) -> np.ndarray[Any, Any]:
         """See :class:`Encoder`."""
-        import numpy as np
-
         vectors = self._model.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
         return np.asarray(vectors, dtype=np.float32).reshape(len(texts), self.dimension)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from oomkb.dataclass import dataclass
 from oomkb.kept import lazy
 from oomkb.records.case import Case
 from oomkb.records.taxonomy import FRAMEWORKS
 from oomkb.records.versions import affects
-
-if TYPE_CHECKING:
-    import numpy as np
+from oomkb.retrieval.dense import Array
 
 _TOKEN: Final = lazy(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 _SPELLINGS: Final[Mapping[str, str]] = {
@@ -125,8 +125,8 @@ class Columns:
     """The facets of all cases by fact, so that a question is compared with hundreds of cases at once."""
 
     cases: Sequence[Case]
-    facts: Mapping[str, np.ndarray[Any, Any]]
-    frameworks: Mapping[str, np.ndarray[Any, Any]]
+    facts: Mapping[str, Array]
+    frameworks: Mapping[str, Array]
     """Framework -> the numbers of its cases."""
     affected: tuple[int, ...]
     """The numbers of the cases with version ranges."""
@@ -134,8 +134,6 @@ class Columns:
     @classmethod
     def of(cls, known: Sequence[Facets], cases: Sequence[Case]) -> Columns:
         """From the facets of each case."""
-        import numpy as np
-
         names = sorted({name for facets in known for name in facets.frameworks})
         return cls(
             cases,
@@ -144,10 +142,8 @@ class Columns:
             tuple(number for number, case in enumerate(cases) if case.affected),
         )
 
-    def weights(self, question: Facets) -> np.ndarray[Any, Any]:
+    def weights(self, question: Facets) -> Array:
         """float32 per case: the sum of :func:`agreements`."""
-        import numpy as np
-
         total = np.zeros(len(self.cases), dtype=np.float32)
         shared = [self.frameworks[name] for name in question.frameworks if name in self.frameworks]
         if shared:

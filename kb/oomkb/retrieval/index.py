@@ -19,19 +19,19 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from oomkb.dataclass import dataclass
 from oomkb.errors import IndexDamaged
 from oomkb.records.case import Case
 from oomkb.retrieval import dense, documents
+from oomkb.retrieval.dense import Array
 from oomkb.retrieval.embed import Encoder, encoder, model_stamp
 from oomkb.retrieval.facets import Columns, Facets, case_facets
 from oomkb.retrieval.lexical import LexicalIndex, build_lexical, open_lexical
 from oomkb.state import baked_dir, publish_folder, state_dir, write_atomically, writers_lock
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SCHEMA: Final = 6
 """Raise it when what is indexed, or how, changes."""
@@ -51,12 +51,12 @@ class Index:
     facets: tuple[Facets, ...]
     columns: Columns
     causes: tuple[str, ...]
-    case_causes: np.ndarray[Any, Any]
+    case_causes: Array
     """(cases,) the number of each case's cause in :attr:`causes`; -1 for a cause of a private folder's own."""
     case_vectors: Any
-    case_owners: np.ndarray[Any, Any]
+    case_owners: Array
     cause_vectors: Any
-    cause_owners: np.ndarray[Any, Any]
+    cause_owners: Array
     case_words: LexicalIndex
     cause_words: LexicalIndex
     manifest: dict[str, Any]
@@ -176,8 +176,6 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _open(folder: Path, cases: Sequence[Case], manifest: dict[str, Any]) -> Index:
-    import numpy as np
-
     causes = tuple(documents.causes())
     numbers = {name: number for number, name in enumerate(causes)}
     known = tuple(case_facets(case) for case in cases)  # not stored: a GPU's generation is the catalogue's to say
@@ -207,7 +205,7 @@ def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: 
     def fill(place: Path) -> None:
         _fill(place, cases, {"fingerprint": fingerprint, "model": opened.key}, embed)
 
-    def embed(texts: Sequence[str], hashes: Sequence[str]) -> np.ndarray[Any, Any]:
+    def embed(texts: Sequence[str], hashes: Sequence[str]) -> Array:
         return _embedded(texts, hashes, opened, known if known and known.model == opened.key else _NOTHING, progress)
 
     folder = publish_folder(root / name, fill)
@@ -239,8 +237,6 @@ def _vectors_beside(scopes: Path, key: str) -> _Known | None:
 
 def _known_vectors(root: Path) -> _Known | None:
     """Those of the generation in force, where there is one."""
-    import numpy as np
-
     try:
         folder = root / (root / "CURRENT").read_text(encoding="utf-8").strip()
         manifest = _manifest(folder)
@@ -254,11 +250,9 @@ def _fill(
     folder: Path,
     cases: Sequence[Case],
     head: Mapping[str, str],
-    embed: Callable[[Sequence[str], Sequence[str]], np.ndarray[Any, Any]],
+    embed: Callable[[Sequence[str], Sequence[str]], Array],
 ) -> None:
     from importlib.metadata import version
-
-    import numpy as np
 
     of_cases = [(text, number) for number, case in enumerate(cases) for text in documents.case_passages(case)]
     names = list(documents.causes())
@@ -290,10 +284,8 @@ def _embedded(
     model: Encoder,
     known: _Known,
     progress: Progress | None,
-) -> np.ndarray[Any, Any]:
+) -> Array:
     """One vector per text, embedding only what the last generation does not hold."""
-    import numpy as np
-
     vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
     missing = []
     for at, text in enumerate(hashes):

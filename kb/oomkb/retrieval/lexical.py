@@ -11,12 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
+
+import numpy as np
 
 from oomkb.dataclass import dataclass
-
-if TYPE_CHECKING:
-    import numpy as np
+from oomkb.retrieval.dense import Array
 
 _K1: Final = 1.2
 _B: Final = 0.6
@@ -28,9 +28,9 @@ class _Postings:
 
     words: list[str]
     """Those that occur at all."""
-    owners: np.ndarray[Any, Any]
+    owners: Array
     """Of each occurrence the number of its word in ``words``."""
-    places: np.ndarray[Any, Any]
+    places: Array
     """Of each occurrence its place in the arrays of the index."""
 
 
@@ -39,23 +39,19 @@ class LexicalIndex:
     """Word -> the documents that hold it, with the BM25 weight of each occurrence."""
 
     words: dict[str, int]
-    starts: np.ndarray[Any, Any]
-    documents: np.ndarray[Any, Any]
-    weights: np.ndarray[Any, Any]
+    starts: Array
+    documents: Array
+    weights: Array
     size: int
 
-    def scores(self, query: Iterable[str]) -> np.ndarray[Any, Any]:
+    def scores(self, query: Iterable[str]) -> Array:
         """float32 per document. A word counts once, however often a log repeats it."""
-        import numpy as np
-
         found = self._postings(query)
         total = np.bincount(self.documents[found.places], self.weights[found.places], minlength=self.size)
         return total.astype(np.float32)
 
     def shared(self, query: Iterable[str], documents: Iterable[int], count: int) -> list[list[str]]:
         """For each of the documents the words that spoke most for it, best first: the reason to show."""
-        import numpy as np
-
         found = self._postings(query)
         holders = self.documents[found.places]
         out = []
@@ -66,8 +62,6 @@ class LexicalIndex:
         return out
 
     def _postings(self, query: Iterable[str]) -> _Postings:
-        import numpy as np
-
         numbered = ((word, self.words.get(word)) for word in dict.fromkeys(query))
         known = [(word, number) for word, number in numbered if number is not None]
         spans = [np.arange(self.starts[number], self.starts[number + 1]) for _, number in known]
@@ -77,8 +71,6 @@ class LexicalIndex:
 
     def save(self, folder: Path, name: str) -> None:
         """Write it as ``NAME.json`` and ``NAME.npz``."""
-        import numpy as np
-
         words = json.dumps({"size": self.size, "words": list(self.words)}, ensure_ascii=False)
         (folder / f"{name}.json").write_text(words, encoding="utf-8")
         np.savez(folder / f"{name}.npz", starts=self.starts, documents=self.documents, weights=self.weights)
@@ -86,8 +78,6 @@ class LexicalIndex:
 
 def open_lexical(folder: Path, name: str) -> LexicalIndex:
     """What :meth:`LexicalIndex.save` wrote."""
-    import numpy as np
-
     head = json.loads((folder / f"{name}.json").read_bytes())
     words = {word: number for number, word in enumerate(head["words"])}
     with np.load(folder / f"{name}.npz", allow_pickle=False) as arrays:
@@ -96,8 +86,6 @@ def open_lexical(folder: Path, name: str) -> LexicalIndex:
 
 def build_lexical(documents: Sequence[Sequence[str]]) -> LexicalIndex:
     """The index of documents that are given as their search words; a field counts more by being repeated."""
-    import numpy as np
-
     counts = [Counter(words) for words in documents]
     lengths = [sum(c.values()) for c in counts]
     average = max(1.0, sum(lengths) / max(1, len(lengths)))

@@ -14,14 +14,13 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from oomkb.errors import OomdocError
 from oomkb.retrieval.model_files import ModelFiles
 from oomkb.state import publish_folder, state_dir, writers_lock
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _GRAPH: Final = "model.onnx"
 _WEIGHTS: Final = "model.bin"
@@ -192,8 +191,6 @@ class OnnxEncoder:
         return self._encoded(self._quickest, texts)
 
     def _encoded(self, session: Any, texts: Sequence[str]) -> np.ndarray[Any, Any]:
-        import numpy as np
-
         from oomkb.retrieval.bert_graph import INPUTS
 
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)

@@ -20,19 +20,19 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from oomkb.dataclass import dataclass
 from oomkb.records.case import Case
+from oomkb.retrieval.dense import Array
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.facets import agreements
 from oomkb.retrieval.index import Index, open_index
 from oomkb.retrieval.threads import arrays_of
 from oomkb.retrieval.views import Views, look, standardised
 from oomkb.tables import read_toml
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _MIN_CAUSE_PROBABILITY: Final = 0.4
 """Probability of a cause from which on somebody who reads it is shown where it struck before."""
@@ -64,10 +64,8 @@ class Weights:
     """What a case loses for each better one of the same cause: e^2.5 means twelve times as probable."""
 
 
-def fused(views: Views, weights: Weights) -> np.ndarray[Any, Any]:
+def fused(views: Views, weights: Weights) -> Array:
     """One value per case."""
-    import numpy as np
-
     total = weights.dense * standardised(views.cosines) + weights.lexical * standardised(views.bm25)
     total += weights.facts * views.facts
     sounds = weights.cause_vectors * views.sounds.vectors + weights.cause_words * views.sounds.words
@@ -78,7 +76,7 @@ def fused(views: Views, weights: Weights) -> np.ndarray[Any, Any]:
     return total
 
 
-def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat: float) -> list[tuple[int, float]]:
+def spread(total: Array, cases: Sequence[Case], top: int, repeat: float) -> list[tuple[int, float]]:
     """The best ``top``, each later one of the same cause losing ``repeat``; ties go to the smaller id.
 
     Five cases of one cause tell a reader less than three causes to check.
@@ -97,7 +95,7 @@ def spread(total: np.ndarray[Any, Any], cases: Sequence[Case], top: int, repeat:
     return sorted(reachable, key=lambda pair: -round(pair[1], 6))[:top]
 
 
-def _descending(values: np.ndarray[Any, Any], cases: Sequence[Case]) -> Iterator[int]:
+def _descending(values: Array, cases: Sequence[Case]) -> Iterator[int]:
     """Numbers of the cases by value, those of one value by id."""
     order = (-values).argsort(kind="stable").tolist()
     for _, alike in groupby(order, key=values.__getitem__):
@@ -105,7 +103,7 @@ def _descending(values: np.ndarray[Any, Any], cases: Sequence[Case]) -> Iterator
 
 
 def with_likely_cause(
-    found: list[tuple[int, float]], total: np.ndarray[Any, Any], diagnosed: np.ndarray[Any, Any], cases: Sequence[Case]
+    found: list[tuple[int, float]], total: Array, diagnosed: Array, cases: Sequence[Case]
 ) -> list[tuple[int, float]]:
     """As found, but with a case of the cause that a diagnosis is rather sure of among the first three.
 

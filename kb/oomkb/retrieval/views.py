@@ -6,20 +6,20 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import numpy as np
 
 from oomkb.dataclass import dataclass
 from oomkb.kept import lazy
 from oomkb.retrieval import dense
+from oomkb.retrieval.dense import Array
 from oomkb.retrieval.documents import matched, query_words, shown_words
 from oomkb.retrieval.embed import encoder
 from oomkb.retrieval.facets import Facets, query_facets
 from oomkb.retrieval.index import Index
 from oomkb.retrieval.text import gloss, telling
 from oomkb.retrieval.threads import KnownThread, likenesses
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _CHUNK_CHARS: Final = 500
@@ -43,31 +43,31 @@ _CANDIDATES: Final = 4096
 class CauseVotes:
     """How much the question sounds like each cause, three times: in standard deviations over the causes."""
 
-    vectors: np.ndarray[Any, Any]
-    words: np.ndarray[Any, Any]
-    cases: np.ndarray[Any, Any]
+    vectors: Array
+    words: Array
+    cases: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
     """What each view says of every case, in the order of ``index.cases``."""
 
-    vector: np.ndarray[Any, Any]
+    vector: Array
     """(dimension,) the mean of what was embedded of the text."""
     words: tuple[str, ...]
     shown: Mapping[str, str]
     """Search word -> what to show a person for it."""
-    cosines: np.ndarray[Any, Any]
-    bm25: np.ndarray[Any, Any]
+    cosines: Array
+    bm25: Array
     asked: Facets
     """The comparable facts of the question."""
-    facts: np.ndarray[Any, Any]
+    facts: Array
     """How much of them each case shares."""
     signed: Mapping[int, tuple[float, str]]
     sounds: CauseVotes
-    owners: np.ndarray[Any, Any]
+    owners: Array
     """The number of each case's cause, in the order of ``sounds``; -1 for a cause of a private folder's own."""
-    diagnosed: np.ndarray[Any, Any]
+    diagnosed: Array
     """The probability of the case's cause, where a diagnosis has gone before."""
     threads: tuple[KnownThread, ...] = ()
     """The public threads that a report is most like; of a question they are not asked."""
@@ -78,8 +78,6 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
 
     :param beginning: embed the beginning only: a diagnosis puts what tells most first, its end adds only time.
     """
-    import numpy as np
-
     words = query_words(text)
     english = plain_words(text) if beginning else ""
     chunks = [english[:_BEGINNING_CHARS]] if beginning else _chunks(text)
@@ -103,24 +101,20 @@ def look(index: Index, text: str, context: Mapping[str, Any] = _NONE, *, beginni
     )
 
 
-def diagnosed_of(index: Index, causes: Mapping[str, float]) -> np.ndarray[Any, Any]:
+def diagnosed_of(index: Index, causes: Mapping[str, float]) -> Array:
     """(cases,) the probability of each case's cause, where a diagnosis has gone before; ``causes`` by name."""
-    import numpy as np
-
     chances = np.asarray([*(float(causes.get(name, 0.0)) for name in index.causes), 0.0], dtype=np.float32)
-    by_case: np.ndarray[Any, Any] = chances[index.case_causes]
+    by_case: Array = chances[index.case_causes]
     return by_case
 
 
 def _votes(
     index: Index,
-    vectors: np.ndarray[Any, Any],
+    vectors: Array,
     words: Sequence[str],
-    cases: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+    cases: tuple[Array, Array],
 ) -> CauseVotes:
     """:param cases: BM25 of every case, and the number of its cause."""
-    import numpy as np
-
     cosines, rows = dense.nearest(index.cause_vectors, vectors, index.cause_vectors.ntotal)
     best = np.full(len(index.cause_owners), -1.0, dtype=np.float32)
     for found, row in zip(cosines, rows, strict=True):
@@ -133,12 +127,8 @@ def _votes(
     )
 
 
-def best_mean(
-    values: np.ndarray[Any, Any], owners: np.ndarray[Any, Any], count: int, best: int
-) -> np.ndarray[Any, Any]:
+def best_mean(values: Array, owners: Array, count: int, best: int) -> Array:
     """Per owner the sum of its ``best`` highest values over ``best``; owners with fewer have zeros in their place."""
-    import numpy as np
-
     order = np.lexsort((-values, owners))
     order = order[np.searchsorted(owners, 0, sorter=order) :]  # -1: nobody's
     owned = owners[order]
@@ -163,25 +153,23 @@ def plain_words(text: str) -> str:
     return re.sub(r"[ \t]+", " ", _FIGURES.sub(" ", lines)).strip()
 
 
-def embedded(chunk: str) -> np.ndarray[Any, Any]:
+def embedded(chunk: str) -> Array:
     """The vector of a text, which is not to be changed; texts that were met are not embedded again."""
     return _vector(encoder().key, chunk)
 
 
 @lru_cache(maxsize=2048)
-def _vector(_key: str, chunk: str) -> np.ndarray[Any, Any]:
+def _vector(_key: str, chunk: str) -> Array:
     """Reports of one failure often share their end; embedding it is most of the time of a search.
 
     :param _key: the encoder's.
     """
-    vector: np.ndarray[Any, Any] = encoder().encode_quickly([chunk])[0]
+    vector: Array = encoder().encode_quickly([chunk])[0]
     return vector
 
 
-def _case_cosines(index: Index, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _case_cosines(index: Index, vectors: Array) -> Array:
     """The best cosine of any text of each case with any part of the question."""
-    import numpy as np
-
     count = min(index.case_vectors.ntotal, _CANDIDATES)
     cosines, rows = dense.nearest(index.case_vectors, vectors, count)
     seen = rows.ravel() >= 0
@@ -190,7 +178,7 @@ def _case_cosines(index: Index, vectors: np.ndarray[Any, Any]) -> np.ndarray[Any
     return best
 
 
-def standardised(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def standardised(values: Array) -> Array:
     """In standard deviations from the mean; nothing where all are alike."""
     spread = float(values.std())
     return (values - values.mean()) / spread if spread > 1e-6 else values * 0
