@@ -36,6 +36,8 @@ def _text(value: Any) -> str | None:
     return value.strip()
 
 
+_MEMBER: Final = re.compile(r"[A-Za-z_]{2,30}(?:\.[A-Za-z_]{1,40}){1,3}")
+"""``args.model``: a name of the program's own."""
 _ARGUMENT: Final = re.compile(r"\w*(?:name_or_path|model_(?:id|name|path|dir))", re.I)
 
 
@@ -44,7 +46,11 @@ def _model(value: Any) -> str | None:
     if not isinstance(value, str) or len(value) > 300:
         return None
     text = value.strip().rstrip("/").removeprefix("hf://")
-    if text.startswith("datasets/") or (text.isidentifier() and (not text.isascii() or _ARGUMENT.fullmatch(text))):
+    if (
+        text.startswith("datasets/")
+        or _MEMBER.fullmatch(text)
+        or (text.isidentifier() and (not text.isascii() or _ARGUMENT.fullmatch(text)))
+    ):
         return None  # a data set, a word of another language behind an option's name, a variable
     if "$" in text:
         text = text.rsplit("/", 1)[-1]

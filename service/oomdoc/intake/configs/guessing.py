@@ -289,8 +289,8 @@ def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:
 
 _MIN_DIMENSIONS: Final = 2
 _DIMENSIONS: Final = word_set("dimensions")
-_ADAPTERS: Final = compiled(r"(?:\A|\.)(?:use_(?:lora|peft)|(?:lora|peft)_enabled?|enable_(?:lora|peft))\Z")
-_OF_ADAPTERS: Final = compiled(r"(?:\A|_)(?:lora|peft|adapter)(?:\Z|_)")
+_ADAPTERS: Final = compiled(r"(?i)(?:\A|\.)(?:use_(?:lora|peft)|(?:lora|peft)_enabled?|enable_(?:lora|peft))\Z")
+_OF_ADAPTERS: Final = compiled(r"(?i)(?:\A|_)(?:lora|peft|adapter)(?:\Z|_)")
 """Sections in which a rank is that of adapters."""
 _SWITCH: Final = compiled(r"(?:use|enabled?|is_enabled)(?:_(?P<what>\w{1,40}))?\Z")
 

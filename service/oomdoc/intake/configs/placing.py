@@ -9,6 +9,7 @@ from typing import Any, Final
 from oomdoc.intake.configs.analysis import Doc, known_as
 from oomdoc.intake.configs.declared import table
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.forms.python import LOGGED
 from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
 from oomdoc.intake.configs.wordlist import listed
 from oomdoc.intake.configs.writers import json, python, shell, yaml
@@ -108,7 +109,8 @@ def _form_of(doc: Doc, entry: Entry) -> str:
 def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     form = _form_of(doc, entry)
     written = _as_written(doc, entry) or entry
-    if doc.form == "python" and (not entry.resolved or _in_several_classes(text, doc, entry)):
+    logged = entry.scope == LOGGED and not entry.shared
+    if doc.form == "python" and (not entry.resolved or logged or _in_several_classes(text, doc, entry)):
         return None  # what the program hands in there is its own
     bare = doc.table is not None and doc.table.record.bare_flags
     if form == "shell" and entry.style == "bare" and value is False and bare:

@@ -137,3 +137,28 @@ def test_the_weights_are_those_of_the_labelled_keys():
         cwd=bench, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert model().key == done.stdout.strip(), "run bench/train_config_keys.py --write"
+
+
+LOGGED_ONLY = """\
+import mlflow
+from transformers import AutoModelForCausalLM
+
+MAX_LEN = 512
+model = AutoModelForCausalLM.from_pretrained("org/Thing-7B")
+mlflow.log_params({"max_length": MAX_LEN, "gradient_checkpointing": False})
+"""
+
+
+def test_what_a_program_only_writes_down_is_not_changed_there():
+    done = patch(LOGGED_ONLY, filename="train.py", changes={"grad_ckpt": True})
+    assert done.text == LOGGED_ONLY
+    assert done.error
+    done = patch(LOGGED_ONLY, filename="train.py", changes={"seq_len": 256})
+    assert done.text == LOGGED_ONLY.replace("MAX_LEN = 512", "MAX_LEN = 256")
+
+
+def test_the_command_of_a_unit_is_read():
+    unit = "[Service]\nExecStart=/opt/llama.cpp/llama-server \\\n  -m /models/Qwen3-8B-Q4_K_M.gguf \\\n  --ctx-size 16384\n"
+    job = job_of(unit, "llama.service")
+    assert "Qwen3-8B" in str(job.model)
+    assert job.get("serving.max_model_len") == 16384

@@ -211,6 +211,11 @@ class _Visitor:
                 self.assignment(node.target, node.value)
             elif isinstance(node, ast.Call):
                 self.call(node)
+                if _LOGS.match(_dotted(node.func).rpartition(".")[2]):
+                    for argument in node.args:
+                        if isinstance(argument, ast.Dict):
+                            self.dictionary(argument, "", scope=LOGGED)
+                    continue
             elif isinstance(node, ast.Dict):
                 self.dictionary(node, "")
                 stack.extend(reversed([v for v in node.values if not isinstance(v, ast.Dict)]))
@@ -296,7 +301,7 @@ class _Visitor:
             start = self.places.at(keyword.lineno, keyword.col_offset)
             self.emit(keyword.arg, (start, start + len(keyword.arg)), keyword.value, "kwarg", scope)
 
-    def dictionary(self, node: ast.Dict, path: str, depth: int = 0) -> None:
+    def dictionary(self, node: ast.Dict, path: str, depth: int = 0, scope: str = "@dict") -> None:
         if depth > 20:
             return
         for key_node, item in zip(node.keys, node.values, strict=True):
@@ -304,11 +309,14 @@ class _Visitor:
             if not isinstance(key, str) or key_node is None:
                 continue
             full = f"{path}.{key}" if path else key
-            self.emit(full, self.places.of(key_node), item, "pair", "@dict")
+            self.emit(full, self.places.of(key_node), item, "pair", scope)
             if isinstance(item, ast.Dict):
-                self.dictionary(item, full, depth + 1)
+                self.dictionary(item, full, depth + 1, scope)
 
 
+LOGGED: Final = "@logged"
+"""The scope of what a program writes down of its run: it says what holds, and to change it there changes nothing."""
+_LOGS: Final = re.compile(r"log_(?:param|hyperparam|config|dict|metric)s?\Z")
 _SETTINGS: Final = {
     "engine_kwargs": "engine_kwargs",
     "model_loading_config": "model_loading_config",

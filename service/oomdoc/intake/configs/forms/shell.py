@@ -12,7 +12,8 @@ from typing import Final
 
 from oomdoc.intake.configs.forms.branches import Branches
 from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
-from oomdoc.intake.configs.forms.words import Command, Heredoc, Shell, Variable, Word, declares
+from oomdoc.intake.configs.forms.words import UNIT_COMMANDS, Command, Heredoc, Shell, Variable, Word, declares
+from oomdoc.intake.configs.wordlist import words
 
 __all__ = ["Shell", "tokenise"]
 
@@ -25,10 +26,7 @@ _FLATTENED: Final = re.compile(r"\\[ \t]{1,20}(?=-|[\w.+]{1,80}=)")
 _TO_FILL_IN: Final = re.compile(r"<[A-Za-z][\w /.\-]{0,60}>")
 """What documentation writes for a value of one's own: ``<model>``; no redirection."""
 _QUOTE_REACH: Final = 6000
-_SKIPPED: Final = frozenset(
-    {"$", "!", "%%bash", "%%sh", "then", "do", "else", "nohup", "sudo", "exec", "time", "{", "}", "fi", "done"}
-)
-
+_SKIPPED: Final = words("$ ! %%bash %%sh then do else nohup sudo exec time { } fi done")
 _MAX_UNCLOSED: Final = 50
 """Substitutions without an end that are looked for in one piece of text."""
 
@@ -90,7 +88,9 @@ class _Tokeniser:
             self.mark_orphan(word)
         if declares(command.words):
             match = _ASSIGN.match(self.text, word.start, word.end)
-            if match:
+            if match and match[1] in UNIT_COMMANDS:
+                word = Word(word.text[match.end() - word.start :], match.end(), word.end, quote=word.quote)
+            elif match:
                 self.assign(word, match)
                 return
             if word.text in _SKIPPED and not word.quote and not command.words:

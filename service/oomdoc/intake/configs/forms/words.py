@@ -72,6 +72,8 @@ class Shell:
     heredocs: list[Heredoc] = field(default_factory=list)
 
 
+UNIT_COMMANDS: Final = frozenset({"ExecStart", "Exec"})
+"""Before the command of a systemd unit, or of a container's (Podman's quadlets)."""
 _DECLARES: Final = frozenset({"export", "env", "set", "declare", "local", "readonly", "typeset"})
 
 
