@@ -200,13 +200,11 @@ def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: 
     name = f"gen-{max(numbers, default=0) + 1}"
     fingerprint = _fingerprint(cases, model)
     opened = encoder(model)
-    known = _known_vectors(root) or _vectors_beside(root.parent, opened.key)
+    known = _known_vectors(root, opened.key) or _vectors_beside(root.parent, opened.key)
 
     def fill(place: Path) -> None:
-        _fill(place, cases, {"fingerprint": fingerprint, "model": opened.key}, embed)
-
-    def embed(texts: Sequence[str], hashes: Sequence[str]) -> Array:
-        return _embedded(texts, hashes, opened, known if known and known.model == opened.key else _NOTHING, progress)
+        head = {"fingerprint": fingerprint, "model": opened.key}
+        _fill(place, cases, head, lambda texts, hashes: _embedded(texts, hashes, opened, known, progress))
 
     folder = publish_folder(root / name, fill)
     write_atomically(root / "CURRENT", name.encode())
@@ -215,35 +213,23 @@ def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: 
     return _open(folder, cases, _manifest(folder))
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The vectors of a generation: text hash -> row."""
-
-    model: str
-    rows: dict[str, int]
-    vectors: Any
-
-
-_NOTHING: Final = _Known("", {}, None)
-
-
-def _vectors_beside(scopes: Path, key: str) -> _Known | None:
+def _vectors_beside(scopes: Path, key: str) -> Mapping[str, Array]:
     """The most that another set of folders, or an image, has: a submitted case makes an index of mostly known texts."""
     baked = baked_dir()
     places = (scopes, *(() if baked is None else (baked / "index",)))
-    found = (_known_vectors(scope) for place in places for scope in sorted(place.glob("*")))
-    return max((known for known in found if known and known.model == key), key=lambda k: len(k.rows), default=None)
+    found = (_known_vectors(scope, key) for place in places for scope in sorted(place.glob("*")))
+    return max(found, key=len, default={})
 
 
-def _known_vectors(root: Path) -> _Known | None:
-    """Those of the generation in force, where there is one."""
+def _known_vectors(root: Path, key: str) -> Mapping[str, Array]:
+    """Text hash -> vector of the generation in force, where there is one of this model."""
     try:
         folder = root / (root / "CURRENT").read_text(encoding="utf-8").strip()
         manifest = _manifest(folder)
-        rows = {text: row for row, text in enumerate(manifest["texts"])}
-        return _Known(manifest["model"], rows, np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False))
+        vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+        return dict(zip(manifest["texts"], vectors, strict=True)) if manifest["model"] == key else {}
     except (OSError, ValueError, KeyError, IndexDamaged):
-        return None
+        return {}
 
 
 def _fill(
@@ -279,21 +265,12 @@ def _fill(
 
 
 def _embedded(
-    texts: Sequence[str],
-    hashes: Sequence[str],
-    model: Encoder,
-    known: _Known,
-    progress: Progress | None,
+    texts: Sequence[str], hashes: Sequence[str], model: Encoder, known: Mapping[str, Array], progress: Progress | None
 ) -> Array:
     """One vector per text, embedding only what the last generation does not hold."""
-    vectors = np.zeros((len(texts), model.dimension), dtype=np.float32)
-    missing = []
-    for at, text in enumerate(hashes):
-        if text in known.rows:
-            vectors[at] = known.vectors[known.rows[text]]
-        else:
-            missing.append(at)
-    missing.sort(key=lambda at: len(texts[at]))
+    nothing = np.zeros(model.dimension, dtype=np.float32)
+    vectors = np.asarray([known.get(text, nothing) for text in hashes], dtype=np.float32)
+    missing = sorted((at for at, text in enumerate(hashes) if text not in known), key=lambda at: len(texts[at]))
     for start in range(0, len(missing), 64):
         part = missing[start : start + 64]
         vectors[part] = model.encode([texts[at] for at in part])
