@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from oomkb.catalog import gpus
 from oomkb.dataclass import dataclass
 from oomkb.kept import lazy
 from oomkb.records.case import Case
@@ -168,7 +169,5 @@ def _framework(name: str) -> str:
 def _generation(text: str) -> str:
     if not text:
         return ""
-    from oomkb.catalog import gpus
-
     device = gpus.find(text)
     return device.generation if device is not None else ""

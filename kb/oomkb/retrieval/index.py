@@ -18,6 +18,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -238,8 +239,6 @@ def _fill(
     head: Mapping[str, str],
     embed: Callable[[Sequence[str], Sequence[str]], Array],
 ) -> None:
-    from importlib.metadata import version
-
     of_cases = [(text, number) for number, case in enumerate(cases) for text in documents.case_passages(case)]
     names = list(documents.causes())
     of_causes = [(text, number) for number, name in enumerate(names) for text in documents.cause_passages(name)]

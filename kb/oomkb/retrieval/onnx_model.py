@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from oomkb.errors import OomdocError
+from oomkb.retrieval.bert_graph import INPUTS, bert_graph, fits, quantised
 from oomkb.retrieval.model_files import ModelFiles
 from oomkb.state import publish_folder, state_dir, writers_lock
 
@@ -41,8 +42,6 @@ _BATCH: Final = 4
 
 def supported(files: ModelFiles) -> bool:
     """Whether it can be exported: a BERT encoder with mean pooling, like the default and the multilingual MiniLM."""
-    from oomkb.retrieval.bert_graph import fits
-
     has_files = (files.weights.is_file() or files.is_exported) and (files.folder / "tokenizer.json").is_file()
     return has_files and fits(files.document("config.json"), files.document("1_Pooling", "config.json"))
 
@@ -86,8 +85,6 @@ def _current(folder: Path, files: ModelFiles) -> bool:
 def _export(files: ModelFiles, sha256: str, folder: Path) -> None:
     """Write the graph exactly and in eight bits, each fused by ONNX Runtime (portable optimisations only)."""
     from safetensors.numpy import load_file
-
-    from oomkb.retrieval.bert_graph import bert_graph, quantised
 
     plain = bert_graph(files.document("config.json"), load_file(files.weights))
     _fused(plain.SerializeToString(), folder / _GRAPH, _WEIGHTS)
@@ -191,8 +188,6 @@ class OnnxEncoder:
         return self._encoded(self._quickest, texts)
 
     def _encoded(self, session: Any, texts: Sequence[str]) -> np.ndarray[Any, Any]:
-        from oomkb.retrieval.bert_graph import INPUTS
-
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         encodings = [self._tokenizer.encode(text) for text in texts]
         order = sorted(range(len(texts)), key=lambda i: len(encodings[i].ids))

@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
+
+import numpy as np
 
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.kept import lazy
-
-if TYPE_CHECKING:
-    import numpy as np
+from oomkb.retrieval.dense import Array
 
 _FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
 _TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
@@ -34,25 +34,18 @@ _MIN_LIKENESS: Final = 0.3
 """Likeness under which two reports have nothing to do with each other."""
 
 
-def arrays_of(name: str) -> dict[str, np.ndarray[Any, Any]]:
+def arrays_of(name: str) -> dict[str, Array]:
     """The arrays of ``data/<name>.npz`` by their names; nothing in it is unpickled, and every part has its checksum.
 
     :raises OomdocError: for a damaged file.
     """
     try:
-        return _read(name)
+        with (files("oomkb.retrieval") / "data" / f"{name}.npz").open("rb") as file:
+            return dict(np.load(file, allow_pickle=False).items())
     except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise OomdocError(
             "a table of the package is damaged", where=f"{name}.npz", hint="install oomdoc again"
         ) from error
-
-
-def _read(name: str) -> dict[str, np.ndarray[Any, Any]]:
-    import numpy as np
-
-    with (files("oomkb.retrieval") / "data" / f"{name}.npz").open("rb") as file:
-        found = np.load(file, allow_pickle=False)
-        return {array: found[array] for array in found.files}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +68,16 @@ class Threads:
     also: Sequence[str]
     """Further causes, joined by commas."""
     marks: Mapping[str, int]
-    rarity: np.ndarray[Any, Any]
+    rarity: Array
     """(marks,) inverse document frequencies."""
-    starts: np.ndarray[Any, Any]
+    starts: Array
     """(marks + 1,) where each mark's entries begin in ``holders`` and ``weights``."""
-    holders: np.ndarray[Any, Any]
-    weights: np.ndarray[Any, Any]
+    holders: Array
+    weights: Array
     """Of each thread's entries the squares sum to one."""
 
     def like(self, said: Iterable[str], top: int = 3) -> tuple[KnownThread, ...]:
         """The threads most like a text with these marks, at least 0.3, best first; none for a text of few marks."""
-        import numpy as np
-
         counts = Counter(said)
         if len(counts) < _MIN_MARKS:
             return ()
@@ -129,8 +120,6 @@ def likenesses(text: str, english: str) -> tuple[KnownThread, ...]:
 @lru_cache(maxsize=1)
 def shipped() -> Threads:
     """The table that comes with the package."""
-    import numpy as np
-
     arrays = arrays_of("threads")
     return Threads(
         urls=arrays["urls"].tolist(),
