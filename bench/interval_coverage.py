@@ -28,7 +28,7 @@ from typing import Any
 from oomkb.frameworks import otherwise
 from oomkb.memory import model as memory
 from oomkb.memory.estimate import METERS
-from oomkb.memory.intervals import GROUPS, MET, group_of, is_complete, is_met, shortest, width_of
+from oomkb.memory.intervals import GROUPS, MET, group_of, is_complete, shortest, width_of
 from oomkb.memory.job import Job
 from oomkb.memory.setting import resolve_setting
 from oomkb.pricing import price
@@ -93,7 +93,7 @@ def _figures(
     beside = memory.estimate(other, priced.shape, priced.device) if other is not None else estimate
     width = width_of(s, known=priced.shape.known)
     base = "quantized" if s.quant != "none" else "adapters" if s.adapters else "full"
-    met = is_met(priced.job.framework or "", words)
+    met = priced.job.runs_on(*words)
     for meter in METERS:
         value = row["measured"].get(f"{meter}_gib")
         if value is None:

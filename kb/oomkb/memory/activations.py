@@ -285,7 +285,7 @@ def _positions(kinds: tuple[str, ...], active: int = 0) -> tuple[str, ...]:
 def env_of(s: Setting, shape: ModelShape) -> tuple[tuple[str, float], ...]:
     """The dimensions on one GPU: what tensor parallelism splits is divided already."""
     d, tp = shape.dims, s.tp
-    kv = max(d.k_width / tp, d.head_dim)
+    kv = max(d.kv_width / tp, d.head_dim)
     q = d.q_width / tp if not d.kv_lora_rank else d.heads * d.qk_head_dim / tp
     pass_part = d.qk_nope_dim / d.qk_head_dim if d.kv_lora_rank else 1.0
     fraction = min(1.0, d.rotary_dim / d.head_dim)

@@ -169,7 +169,7 @@ def _attention_width(s: Setting, shape: ModelShape) -> float:
     d = shape.dims
     if d.kv_lora_rank:
         return (2 * d.heads * d.qk_head_dim + 2 * d.heads * (d.v_head_dim or d.head_dim)) / s.attention_tp
-    return (2 * d.q_width) / s.attention_tp + 2 * max(d.k_width / s.attention_tp, d.head_dim)
+    return (2 * d.q_width) / s.attention_tp + 2 * max(d.kv_width / s.attention_tp, d.head_dim)
 
 
 def _expert_bytes(s: Setting, shape: ModelShape, tokens: float, each: float) -> float:

@@ -51,15 +51,9 @@ over the 38 published runs that state them: 0.047 for the 13 that nothing is dou
 over published peaks, 2026-11)."""
 
 
-def is_met(framework: str, words: tuple[str, ...] = MET) -> bool:
-    """Whether figures of a framework have been met."""
-    name = framework.lower()
-    return any(word in name for word in words)
-
-
 def is_script(job: Job) -> bool:
     """Whether the loop is somebody's own: a framework is stated, and it is none that was met."""
-    return bool(job.framework) and "framework" not in job.assumed and not is_met(job.framework or "")
+    return bool(job.framework) and "framework" not in job.assumed and not job.runs_on(*MET)
 
 
 def group_of(meter: str, s: Setting, *, met: bool = True) -> str:

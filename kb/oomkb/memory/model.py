@@ -207,7 +207,7 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: ExtraMemory) -
 def _outputs(s: Setting, shape: ModelShape) -> float:
     """Logits, and keys and values, that the loop's names hold: of the step before in forward, of this one after it."""
     d = shape.dims
-    cached = 2.0 * s.tokens * d.k_width / s.tp * s.compute_bytes * d.layers / s.pp if keeps_cache(s.job) else 0.0
+    cached = 2.0 * s.tokens * d.kv_width / s.tp * s.compute_bytes * d.layers / s.pp if keeps_cache(s.job) else 0.0
     return s.tokens * d.vocab / s.tp * kept_logits(s.job, s.compute_bytes) + cached
 
 

@@ -172,8 +172,6 @@ class Ops:
         node = self.tape.record((a, b), (), backward)
         return self.tape.new(unit, max(a.size, b.size), node)
 
-    # -- reductions ----------------------------------------------------------------------------------------------
-
     def power(self, t: Tensor) -> Tensor:
         """``t.pow(2)``: in backward the power, its double and the product of both."""
         return self.tape.new(t.unit, t.size, self.tape.record((t,), (t.detached(),), fresh(3)))
@@ -263,8 +261,6 @@ class Ops:
         node = self.tape.record((t,), (), backward)
         return self.tape.new(t.unit, max(t.size, size), node)
 
-    # -- pieces of one tensor ------------------------------------------------------------------------------------
-
     def split(self, t: Tensor, units: Sequence[str]) -> list[Tensor]:
         """``split``/``chunk``: views; backward joins the pieces' gradients in one new tensor."""
         joint = self.tape.record((t,), (), _FRESH)
@@ -276,13 +272,9 @@ class Ops:
         """``expand`` where the width differs, else the tensor itself."""
         return t if t.unit == unit else self.part(t, unit)
 
-    # -- experts -------------------------------------------------------------------------------------------------
-
     def gather(self, t: Tensor, unit: str) -> Tensor:
         """``t[index]``: backward scatters into zeros, out of place."""
         return self.tape.new(unit, t.size, self.tape.record((t,), (), fresh(2, t.unit)))
-
-    # -- norms ---------------------------------------------------------------------------------------------------
 
     def layer_norm(self, t: Tensor, weight: Tensor | None, stat: str) -> Tensor:
         """The fused kernel: keeps its input and two numbers per row."""

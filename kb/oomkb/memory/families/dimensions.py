@@ -102,8 +102,6 @@ class Dims:
         """Width of all key heads."""
         return self.kv_heads * self.head_dim
 
-    k_width = kv_width
-
     @property
     def v_width(self) -> int:
         """Width of all value heads."""

@@ -56,12 +56,12 @@ def _attention(d: Dims, family: Family) -> tuple[Linear, ...]:
     q = d.q_width * (2 if d.gate == "query" else 1)
     out = Linear(n[3], d.o_width, d.hidden, d.o_bias, part="attention")
     if family.qkv == "fused":
-        return (Linear(n[0], d.hidden, q + d.k_width + d.v_width, d.qkv_bias, part="attention"), *gate, out)
+        return (Linear(n[0], d.hidden, q + d.kv_width + d.v_width, d.qkv_bias, part="attention"), *gate, out)
     query = Linear(n[0], d.hidden, q, d.qkv_bias, part="attention")
     if d.kv_shared:
         return (query, *gate, out)
     k_bias = d.qkv_bias and not family.no_k_bias
-    key = Linear(n[1], d.hidden, d.k_width, k_bias, part="attention")
+    key = Linear(n[1], d.hidden, d.kv_width, k_bias, part="attention")
     if d.k_is_v:
         return (query, key, *gate, out)
     return (query, key, Linear(n[2], d.hidden, d.v_width, d.qkv_bias, part="attention"), *gate, out)
