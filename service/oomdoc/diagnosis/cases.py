@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from oomkb.records.case import Case
     from oomkb.retrieval.index import Index
     from oomkb.retrieval.search import Match
-    from oomkb.retrieval.threads import KnownThread
     from oomkb.retrieval.views import Views
 
 
@@ -39,10 +38,6 @@ class Look:
         """Cause -> how much the text sounds like questions about it, in standard deviations over the causes."""
         said = (self.views.sounds.vectors + self.views.sounds.words) / 2
         return dict(zip(self.index.causes, said.tolist(), strict=True))
-
-    def threads(self) -> tuple[KnownThread, ...]:
-        """The public threads that the text is most like."""
-        return self.views.threads
 
     def votes(self, top: int = 5, hidden: Collection[str] = ()) -> tuple[Vote, ...]:
         """The cases most like the text by themselves, without what causes sound like; ``hidden`` ones have no vote."""

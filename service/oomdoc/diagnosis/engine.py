@@ -102,7 +102,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         conflicts=(*unsupported(view), *(inference.conflicts if inference is not None and sized else ())),
         other_failure=other_failure_of(evidence.outcome),
         matches=matches,
-        threads=tuple(thread for thread in look.threads() if thread.likeness >= _READS_ALIKE) if look else (),
+        threads=tuple(thread for thread in look.views.threads if thread.likeness >= _READS_ALIKE) if look else (),
         questions=questions_for(view, causes) if questions else (),
         warnings=tuple(warnings),
         answers=(

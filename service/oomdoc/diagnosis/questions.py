@@ -63,7 +63,9 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
         return tuple(question for _, question in found)[:_MAX_QUESTIONS]
     if causes and causes[0].cause in ("host-ram", "shared-memory", "not-oom") and causes[0].probability > 0.5:
         return _for_lookalike(view, causes[0].cause)
-    found += _others(view, causes)
+    unseen = not view.bytes_of("other_process") and next(evidence.find("nvidia-smi-process"), None) is None
+    if causes and causes[0].cause == "other-process" and unseen:  # what else holds the card
+        found.append((2.8, _ask("other_process_gib")))
     if causes and causes[0].cause in _OF_NO_SIZE and causes[0].probability > _SURE:
         return tuple(question for _, question in found)[:_MAX_QUESTIONS]
     found += _versions(view, causes)
@@ -81,12 +83,6 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     for _, question in sorted(found, key=lambda item: -item[0]):
         unique.setdefault(question.fact, question)
     return tuple(unique.values())[:_MAX_QUESTIONS]
-
-
-def _others(view: View, causes: Sequence[CauseFinding]) -> list[tuple[float, Question]]:
-    """Where something else holds the card and nothing shows what, which that is."""
-    unseen = not view.bytes_of("other_process") and next(view.evidence.find("nvidia-smi-process"), None) is None
-    return [(2.8, _ask("other_process_gib"))] if causes and causes[0].cause == "other-process" and unseen else []
 
 
 def _says_little(view: View) -> bool:

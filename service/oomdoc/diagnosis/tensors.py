@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import say
@@ -247,6 +247,12 @@ def _logits(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
             yield Candidate(name, "logits", dtype, vocabulary / split * width, (vocabulary // split,), counts, 256)
 
 
+def _both(name: str, cause: str, units: float, rest: tuple[int, ...] = (), **more: Any) -> Iterator[Candidate]:
+    """A tensor of so many values in fp32 and in 16 bits."""
+    for dtype, width in _WIDTHS:
+        yield Candidate(name, cause, dtype, width * units, rest, **more)
+
+
 def _attention(shape: ModelShape, job: Job) -> Iterator[Candidate]:
     lengths = (job.seq_len,) if job.seq_len and "seq_len" not in job.assumed else ()
     heads = max(shape.dims.heads // (job.tp or 1), 1)
@@ -320,8 +326,7 @@ def _logits_of_any(job: Job) -> Iterator[Candidate]:
 def _shards(shape: ModelShape, job: Job, scene: Scene) -> Iterator[Candidate]:
     plain = "reducer" in scene.trace or "distributeddataparallel" in scene.trace
     if plain:  # DistributedDataParallel keeps every gradient a second time, in its buckets
-        for dtype, width in _WIDTHS:
-            yield Candidate("gradient-buckets", "model-states", dtype, width * shape.params, (), (1,), slack=0.006)
+        yield from _both("gradient-buckets", "model-states", shape.params, counts=(1,), slack=0.006)
         return
     world = job.dp or job.world or (job.gpus or 0) * (job.nodes or 1)
     for n in sorted({1, world} if world else {1, 2, 4, 8}):
@@ -336,8 +341,7 @@ def _buckets(job: Job) -> Iterator[Candidate]:
     values: list[object] = list(job.buckets.values())  # "auto" among them, whatever the annotation says
     sizes = {int(v) for v in values if isinstance(v, int | float) and v >= 1e6} | {500_000_000}
     for size in sorted(sizes):
-        for dtype, width in _WIDTHS:
-            yield Candidate("bucket", "zero3-gather", dtype, width * size, (), (1,))
+        yield from _both("bucket", "zero3-gather", size, counts=(1,))
 
 
 def _matrices(shape: ModelShape, job: Job, phase: str) -> Iterator[Candidate]:
@@ -356,5 +360,4 @@ def _matrices(shape: ModelShape, job: Job, phase: str) -> Iterator[Candidate]:
             if size // split in seen:
                 continue
             seen.add(size // split)
-            for dtype, width in _WIDTHS:
-                yield Candidate(f"weight {name}", cause, dtype, width * size / split, (rows // split, columns), (1,))
+            yield from _both(f"weight {name}", cause, size / split, (rows // split, columns), counts=(1,))

@@ -13,7 +13,6 @@ from oomdoc.evidence import say
 from oomkb.frameworks import ENGINES
 from oomkb.memory.setting import PREFERENCE
 
-_GENERIC_PHASES: Final = frozenset({"unknown", ""})
 _REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
 _QUOTE_CHARACTERS: Final = 90
 _LENGTH_ENDS: Final = {"to-2k": 2049, "to-8k": 8193, "to-32k": 32769, "above-32k": inf}
@@ -60,7 +59,7 @@ def _failure(view: View) -> Iterator[Feature]:
     if failure is not None:
         said = say("feature.message", quote=failure.signal.span.text.strip()[:_QUOTE_CHARACTERS])
         yield Feature(f"message:{failure.signal.name}", 1.0, said, span)
-    if view.phase not in _GENERIC_PHASES:
+    if view.phase not in ("unknown", ""):
         fact = view.evidence.facts.get("phase")
         where = (fact.span,) if fact is not None else span
         said = say("feature.phase", phase=view.phase)

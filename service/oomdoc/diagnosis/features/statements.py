@@ -13,7 +13,6 @@ from oomdoc.evidence import Message, say
 _QUOTE_CHARACTERS = 90
 _MIN_DEVIATION = 0.5
 """One standard deviation above the mean of the causes, from which the words are a reason to show."""
-_GROWTH_SIGNALS = ("growth-over-steps",)
 
 
 def features(view: View) -> Iterator[Feature]:
@@ -33,7 +32,7 @@ def features(view: View) -> Iterator[Feature]:
         message = say("feature.inactive", setting=item.setting, reason=reason)
         yield Feature(f"inactive:{item.reason.removeprefix('inactive.')}", 1.0, message, (item.span,))
         yield Feature("inactive:any", 1.0, message, (item.span,))
-    for signal in evidence.find(*_GROWTH_SIGNALS):
+    for signal in evidence.find("growth-over-steps"):
         yield Feature("growth:measured", 1.0, say("feature.growth"), (signal.span,))
 
 

@@ -207,18 +207,18 @@ def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Ite
     )
 
 
-def _fuller(evidence: Evidence) -> bool:
-    """Whether all that is told is that one card of several holds more than the others."""
-    return evidence.root is None and any(s.name == "one-gpu-fuller" for s in evidence.statements)
-
-
 _WHOLE_MODEL_BYTES: Final = 4 * GIB
 """What FSDP gathers at once from which its unit is no layer."""
 _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
-_PINS: Final = frozenset({"host-ram/pinned"})
-_PREPARES: Final = frozenset({"fails-while-preprocessing", "host-ram/dataset"})
-_WORKERS: Final = frozenset({"grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"})
-"""What shows that the workers of a data loader copy the objects that they touch."""
+_SAID: Final[Mapping[str, tuple[str, ...]]] = {
+    "calibrates": ("activations/calibration",),
+    "in_vision_tower": ("vision-tokens/tower",),
+    "device_map": ("inactive-setting/map-of-devices",),
+    "pins": ("host-ram/pinned",),
+    "preprocessing": ("fails-while-preprocessing", "host-ram/dataset"),
+    "object_workers": ("grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"),
+}
+"""Facts, with the statements and signs that show them; workers of a data loader copy the objects that they touch."""
 _TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "llamafactory/")
 """Parts of the paths of libraries that save by themselves."""
 _CUDA: Final = "PYTORCH_CUDA_ALLOC_CONF"
@@ -250,12 +250,6 @@ def typed_key(fact: Fact) -> str | None:
     return None
 
 
-def _other_failure(evidence: Evidence) -> str | None:
-    """The failure that is not memory, where one is named: its own words say where to look."""
-    outcome = evidence.outcome
-    return outcome.name if outcome is not None and outcome.kind == "other" else None
-
-
 def _is_own_loop(frames: Sequence[Frame]) -> bool:
     """Whether what failed was called by no trainer of a library, as far as frames show it."""
     files = [frame.file for frame in frames if frame.file]
@@ -266,7 +260,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
     said = {s.name for s in evidence.statements} | {s.name for s in evidence.signs}
-    failure, refusals = evidence.root, _refusals(evidence)
+    failure, refusals, outcome = evidence.root, _refusals(evidence), evidence.outcome
+    other = outcome.name if outcome is not None and outcome.kind == "other" else None
     missing = map(_missing_bytes, refusals)
     return {
         "pids": tuple(dict.fromkeys(pids)),
@@ -279,17 +274,14 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "pipeline": _pipeline_of(evidence),
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
-        "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or _fuller(evidence),
+        "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or (failure is None and "one-gpu-fuller" in said),
         "typed": {name: key for name, fact in evidence.facts.items() if (key := typed_key(fact)) is not None},
-        "calibrates": "activations/calibration" in said,
-        "in_vision_tower": "vision-tokens/tower" in said,
-        "device_map": "inactive-setting/map-of-devices" in said,
+        **{name: not said.isdisjoint(shown_by) for name, shown_by in _SAID.items()},
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": failure is not None and failure.kind == "host",
         "state_dict_functions": any(
             "checkpoint/state_dict" in frame.file for frame in (failure.frames if failure is not None else ())
         ),
-        "pins": not _PINS.isdisjoint(said),
         "locked_limit": next(evidence.find("locked-memory-refused"), None) is not None,
         "wsl": "host-ram/on-windows" in said and failure is not None and failure.kind == "host",
         "killed": failure is not None and failure.signal.name == "exit-137",
@@ -310,9 +302,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
         ),
-        "preprocessing": not _PREPARES.isdisjoint(said),
-        "object_workers": not _WORKERS.isdisjoint(said),
         "fsdp_flags": any("fsdp_" in s.key for d in evidence.documents if d.form == "shell" for s in d.settings),
         "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
-        "look_alike": next((name for name in ("triton", "disk") if name in signals), _other_failure(evidence)),
+        "look_alike": next((name for name in ("triton", "disk") if name in signals), other),
     }

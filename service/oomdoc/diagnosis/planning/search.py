@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations, islice
+from functools import lru_cache
+from itertools import chain, combinations, islice
 from typing import Any, Final
 
 import numpy as np
@@ -61,15 +62,11 @@ def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
     return members, totals
 
 
+@lru_cache(maxsize=64)
 def _combinations(count: int, size: int) -> Any:
     """(sets, size) as :func:`itertools.combinations` has them, row by row."""
-    places = np.arange(count)
-    if size == 1:
-        return places[:, None]
-    smaller = _combinations(count, size - 1)
-    # Those whose members all come behind a place are the last ones.
-    parts = [smaller[start:] for start in np.searchsorted(smaller[:, 0], places, side="right")]
-    return np.column_stack([np.repeat(places, [len(part) for part in parts]), np.concatenate([smaller[:0], *parts])])
+    places = chain.from_iterable(combinations(range(count), size))
+    return np.fromiter(places, dtype=np.intp).reshape(-1, size)
 
 
 _AT_ONCE: Final = 512
