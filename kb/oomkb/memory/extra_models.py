@@ -21,7 +21,7 @@ from oomkb.memory.activations import step_of
 from oomkb.memory.cache import cache_bytes
 from oomkb.memory.device import Device, capacity_bytes_of
 from oomkb.memory.estimate import Phase, fuller, merged
-from oomkb.memory.job import ExtraModel, Job, Rollout
+from oomkb.memory.job import ExtraModel, Rollout
 from oomkb.memory.setting import Setting
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.sharding import extra_of
@@ -52,10 +52,9 @@ class ExtraMemory:
     engine_weights: float = 0.0
 
 
-def extra_memory(
-    job: Job, s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]
-) -> ExtraMemory:
+def extra_memory(s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape]) -> ExtraMemory:
     """Extra models and the rollout engine."""
+    job = s.job
     models: dict[str, float] = {}
     warnings: list[Note] = []
     host = 0.0
@@ -174,17 +173,13 @@ def critic_of(s: Setting, shape: ModelShape, sharding: str | None = None) -> Cri
 
 
 def with_critic(
-    critic: Critic,
-    s: Setting,
-    shape: ModelShape,
-    phases: dict[str, Phase],
-    kept: Mapping[str, float],
-    states: States,
+    critic: Critic, shape: ModelShape, phases: dict[str, Phase], kept: Mapping[str, float], states: States
 ) -> dict[str, Phase]:
     """The policy's phases with those of the critic's update.
 
     :param kept: what stands in every phase, the critic's weights and states among it.
     """
+    s = critic.setting
     own = {name: critic.passing(name) for name in ("forward", "backward")}
     found = {n: merged(kept, {_TERM: size}) for n, size in {**own, "optimizer-step": critic.applied}.items()}
     if "trl" in s.framework:  # policy and critic share one backward pass

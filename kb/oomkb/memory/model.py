@@ -106,18 +106,17 @@ def estimate(
     s = resolve_setting(job, shape)
     warnings = list(shape.warnings)
     if not s.training:
-        return _serving(job, s, shape, device, shapes or {}, warnings)
+        return _serving(s, shape, device, shapes or {}, warnings)
     states = states_of(s, shape)
-    extra = extra_memory(job, s, shape, device, shapes or {})
+    extra = extra_memory(s, shape, device, shapes or {})
     warnings += extra.warnings
-    warnings += [*_doubts(job, s), *s.notes, *unstated_images(job, shape)]
+    warnings += [*_doubts(s), *s.notes, *unstated_images(job, shape)]
     loaded = weight_bytes(s, shape, float(s.held_bytes)) if loads_whole(s) else 0.0
     warnings += [note("estimate.loaded-whole", weights_bytes=loaded)] if loaded else []
     phases = _phases(s, shape, states, extra)
     beside = extra.host + _offloaded_activations(s, shape)
     base = phases["load"].total_bytes + states.optimizer + states.masters
     return _finish(
-        job,
         s,
         shape,
         device,
@@ -131,14 +130,14 @@ def estimate(
     )
 
 
-def _doubts(job: Job, s: Setting) -> list[Note]:
+def _doubts(s: Setting) -> list[Note]:
     """Settings under which published runs needed more than 20 % above the estimate."""
     found = []
     if s.dynamic:
         found.append(note("estimate.padded"))
     if s.adapters and s.sharding in FSDP1:
         found.append(note("estimate.fsdp1-adapters"))
-    if quantizes_whole(job, s.quant):
+    if quantizes_whole(s.job, s.quant):
         found.append(note("estimate.quantized-on-card"))
     return found
 
@@ -183,7 +182,7 @@ def _phases(s: Setting, shape: ModelShape, states: States, extra: ExtraMemory) -
     kept["vision tower"] = tower.pixels
     phases["optimizer-step"] = _phase({**kept, "gradients": states.reduced, "optimizer temporaries": states.step})
     if extra.critic:
-        phases = with_critic(extra.critic, s, shape, phases, kept, states)
+        phases = with_critic(extra.critic, shape, phases, kept, states)
     if s.eval_batch:
         phases["evaluation"] = _phase(merged(kept, evaluation_terms(s, shape)))
     if s.job.log_prob_batch and s.job.objective in ONLINE:
@@ -221,25 +220,19 @@ def _offloaded_activations(s: Setting, shape: ModelShape) -> float:
 
 
 def _serving(
-    job: Job,
-    s: Setting,
-    shape: ModelShape,
-    device: Device | None,
-    shapes: Mapping[str, ModelShape],
-    warnings: list[Note],
+    s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape], warnings: list[Note]
 ) -> Estimate:
-    found = serving_bytes(job, s, shape, device, shapes)
+    found = serving_bytes(s.job, s, shape, device, shapes)
     warnings += found.warnings
     static = {"weights": found.weights, "draft model": found.drafts}
     running = {"kv cache": found.cache_bytes, "activations": found.activations, "CUDA graphs": found.graphs}
     phases = {"load": _phase(static), "serving": _phase({**static, **running})}
     if found.by_engine:
-        return _by_engine(job, s, shape, device, phases, warnings, found)
-    return _finish(job, s, shape, device, phases, warnings, base=found.weights + found.cache_bytes)
+        return _by_engine(s, shape, device, phases, warnings, found)
+    return _finish(s, shape, device, phases, warnings, base=found.weights + found.cache_bytes)
 
 
 def _by_engine(
-    job: Job,
     s: Setting,
     shape: ModelShape,
     device: Device | None,
@@ -248,7 +241,7 @@ def _by_engine(
     found: ServingBytes,
 ) -> Estimate:
     """An engine allocates its pool once: nothing comes and goes that the allocator would keep beside it."""
-    capacity, process = capacity_bytes_of(job, device), found.process
+    capacity, process = capacity_bytes_of(s.job, device), found.process
     meters = {"allocated": found.allocated, "reserved": found.allocated, "process": process}
     width = 1.0 if shape.known else 1.5
     return Estimate(
@@ -265,7 +258,7 @@ def _by_engine(
         fits_probability=None if capacity is None else start_probability(found, process, capacity),
         host_bytes=found.host,
         host_most_bytes=found.host,
-        image_tokens=images_of(job, shape).tokens,
+        image_tokens=images_of(s.job, shape).tokens,
         assumed=s.assumed,
         warnings=tuple(dict.fromkeys(warnings)),
         served=found,
@@ -274,7 +267,6 @@ def _by_engine(
 
 
 def _finish(
-    job: Job,
     s: Setting,
     shape: ModelShape,
     device: Device | None,
@@ -288,7 +280,7 @@ def _finish(
     loaded: float = 0.0,
 ) -> Estimate:
     peak = max(phases, key=lambda name: phases[name].total_bytes)
-    capacity = capacity_bytes_of(job, device)
+    capacity = capacity_bytes_of(s.job, device)
     if s.dynamic and s.ckpt != "none":  # inputs of checkpoints are many small blocks of one size each
         base += phases[peak].terms_bytes.get("activations", 0.0)
     # Blocks of weights that were loaded whole stay cached, and only what comes and goes finds room in them.
@@ -299,7 +291,7 @@ def _finish(
         found = replace(found, allocated=loaded, needed=max(found.needed, loaded * 1.01 + outside_bytes(s, device)))
     evicted = found.evicted * max(1, min(s.world, s.gpus_per_node))
     offloaded, most = host[0] + evicted, host[1] + evicted
-    script = intervals.is_script(job)
+    script = intervals.is_script(s.job)
     if script:
         warnings.append(intervals.SCRIPT)
     fits = None
@@ -309,7 +301,7 @@ def _finish(
         fits = fits_probability(found.needed, sigma, capacity) if starts else 0.0
 
     def spans() -> dict[str, Interval]:
-        traced = not s.cuda and not script and "torch" in job.versions  # reference kernels
+        traced = not s.cuda and not script and "torch" in s.job.versions  # reference kernels
         exact = traced and intervals.is_complete(s) and shape.known
         width = intervals.width_of(s, known=shape.known)
         return {

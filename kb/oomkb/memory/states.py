@@ -264,14 +264,8 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     grad_each = 4.0 if s.megatron else each
     keeps = kind.keeps_grads and (s.grads != "layer" or s.sharding in FSDP)
     gradients = (trained * grad_each + whole if keeps else 0.0) * s.state_fraction
-    step = step_bytes(
-        s,
-        shape,
-        kind,
-        each=max(each, master_each) if block else each,
-        trained=stated / split_o,
-        largest=_largest(s, shape) / split_o,
-    )
+    wide, largest = max(each, master_each) if block else each, _largest(s, shape) / split_o
+    step = step_bytes(s, shape, kind, each=wide, trained=stated / split_o, largest=largest)
     if kind.foreach and s.optimizer_impl == "foreach":
         step += kind.foreach * whole / split_o
     trained, trainable = trained + tables, trainable + int(tables * s.tp)
