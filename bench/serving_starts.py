@@ -30,7 +30,7 @@ def said(document: dict) -> dict[str, float]:
     job = complete(Job.from_document(document))
     shape, device = shape_of(job), device_of(job)
     s = resolve_setting(job, shape)
-    found = serving_bytes(job, s, shape, device)
+    found = serving_bytes(s, shape, device)
     engine = engine_of(job, s, device)
     assert engine is not None
     return {

@@ -222,7 +222,7 @@ def _offloaded_activations(s: Setting, shape: ModelShape) -> float:
 def _serving(
     s: Setting, shape: ModelShape, device: Device | None, shapes: Mapping[str, ModelShape], warnings: list[Note]
 ) -> Estimate:
-    found = serving_bytes(s.job, s, shape, device, shapes)
+    found = serving_bytes(s, shape, device, shapes)
     warnings += found.warnings
     static = {"weights": found.weights, "draft model": found.drafts}
     running = {"kv cache": found.cache_bytes, "activations": found.activations, "CUDA graphs": found.graphs}

@@ -28,6 +28,8 @@ from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import GGUF_BYTES, QUANT_BYTES, layers_and_output, weight_bytes
 from oomkb.units import GIB
 
+Shapes = Mapping[str, ModelShape]
+"""Shapes of other models by the name a job uses for them."""
 _HEADS: Final = ("eagle", "mtp", "nextn", "medusa", "hydra")
 _STEP: Final = 16
 """Tokens of a block of the cache: lengths are given in whole blocks."""
@@ -47,7 +49,7 @@ _CARD_SIGMA: Final = 0.02
 
 
 def _draft_bytes(
-    s: Setting, shape: ModelShape, shapes: Mapping[str, ModelShape], kv_dtype: str | None, tokens: float
+    s: Setting, shape: ModelShape, shapes: Shapes, kv_dtype: str | None, tokens: float
 ) -> tuple[float, float, int]:
     """(weights on one GPU, cache of one sequence, heads on the target, which cache as one of its layers does).
 
@@ -74,7 +76,7 @@ def _draft_bytes(
     return weights, cache, heads
 
 
-def _shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelShape | None:
+def _shape(extra: ExtraModel, shapes: Shapes) -> ModelShape | None:
     """The draft's own shape; ``None`` for a head on the target."""
     if isinstance(extra.model, str) and any(word in extra.model.lower() for word in _HEADS):
         return None
@@ -119,21 +121,16 @@ def served_length(job: Job, shape: ModelShape) -> int:
 
 
 def serving_bytes(
-    job: Job,
-    s: Setting,
-    shape: ModelShape,
-    device: Device | None,
-    shapes: Mapping[str, ModelShape] | None = None,
-    *,
-    length: int | None = None,
+    s: Setting, shape: ModelShape, device: Device | None, shapes: Shapes | None = None, *, length: int | None = None
 ) -> ServingBytes:
     """Weights, pool and activations of an engine, or of a plain ``generate`` call.
 
     :param length: price this ``max_model_len`` instead of the job's.
     """
+    job = s.job
     engine = engines.engine_of(job, s, device)
     if engine is None:
-        return _generate(job, s, shape)
+        return _generate(s, shape)
     if engine.name == "vllm" and replicated(job):
         # docs, ``serving/data_parallel_deployment``: "expert layers form a group of size DP x TP"
         s = replace(s, etp=s.etp * s.dp)
@@ -215,12 +212,13 @@ def _pages(job: Job, engine: engines.Engine, *, heads: int) -> Pages | None:
     return Pages(2 + speculated if heads else 1, heads)
 
 
-def _generate(job: Job, s: Setting, shape: ModelShape) -> ServingBytes:
+def _generate(s: Setting, shape: ModelShape) -> ServingBytes:
     """A ``generate`` call: a cache as long as the sequences are, all of them at once, after one pass over the prompts.
 
     The cache grows with the sequences and no engine reserves the model's whole context, so where no length is stated
     a usual one is taken.
     """
+    job = s.job
     length = job.seq_len or min(shape.dims.max_positions or _USUAL_LENGTH, _USUAL_LENGTH)
     needed = cache_bytes(s, shape, None, length)
     prompt = min(length, job.prompt_len or max(1, length - (job.completion_len or 0)))
@@ -301,25 +299,21 @@ def _short(held: ServingBytes) -> tuple[Note, ...]:
 
 
 def largest_max_model_len(
-    job: Job,
-    s: Setting,
-    shape: ModelShape,
-    device: Device | None,
-    shapes: Mapping[str, ModelShape] | None = None,
+    s: Setting, shape: ModelShape, device: Device | None, shapes: Shapes | None = None
 ) -> int | None:
     """The longest ``max_model_len`` with which the engine starts, in whole blocks; ``None`` where no card is known.
 
     Where the profiling batch grows with the length (vLLM before 0.8), pool and need are weighed anew at each length.
     """
-    found = serving_bytes(job, s, shape, device, shapes)
+    found = serving_bytes(s, shape, device, shapes)
     if found.largest_length is None:
         return None
-    engine = engines.engine_of(job, s, device)
+    engine = engines.engine_of(s.job, s, device)
     if engine is None or not engine.first:
         return found.largest_length // _STEP * _STEP
 
     def short(blocks: int) -> bool:
-        at = serving_bytes(job, s, shape, device, shapes, length=blocks * _STEP)
+        at = serving_bytes(s, shape, device, shapes, length=blocks * _STEP)
         return at.needed_bytes > at.budget
 
     most = max(1, (shape.dims.max_positions or 32768) // _STEP)

@@ -25,7 +25,7 @@ def figures(document):
     job = complete(Job.from_document(document))
     shape, device = shape_of(job), device_of(job)
     s = resolve_setting(job, shape)
-    found = serving_bytes(job, s, shape, device)
+    found = serving_bytes(s, shape, device)
     return {
         "weights_gib": found.weights / GIB,
         "activation_gib": found.activations / GIB,
@@ -85,7 +85,7 @@ def test_the_largest_length_starts_and_the_next_block_does_not():
         "serving": {"max_model_len": 131072, "gpu_memory_utilization": 0.9},
     }  # fmt: skip
     priced = price(Job.from_document(base))
-    length = largest_max_model_len(priced.job, resolve_setting(priced.job, priced.shape), priced.shape, priced.device)
+    length = largest_max_model_len(resolve_setting(priced.job, priced.shape), priced.shape, priced.device)
     assert 8192 < length < 131072
     assert priced.estimate.served.largest_length // 16 * 16 == length
     for tokens, starts in ((length, True), (length + 16, False)):

@@ -108,7 +108,7 @@ def _held(job: Job, context: Context) -> int | None:
         return int(said * 0.98) // 256 * 256
     if context.shape is None or context.device is None:
         return None
-    found = largest_max_model_len(job, resolve_setting(job, context.shape), context.shape, context.device)
+    found = largest_max_model_len(resolve_setting(job, context.shape), context.shape, context.device)
     return None if found is None else int(found * 0.95) // 256 * 256
 
 
