@@ -20,7 +20,6 @@ from oomkb.units import GIB
 
 _MAX_PLURAL: Final = 64
 """Cards before a plural number (``4 3090s``)."""
-
 Strength = Literal["strong", "cased", "weak", "number", "apple", "slice"]
 
 

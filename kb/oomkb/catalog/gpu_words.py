@@ -14,7 +14,6 @@ from oomkb.tables import read_table
 _FLAGS: Final = {"any_case_ascii": re.I | re.A, "any_case": re.I, "as_written": re.NOFLAG}
 _TABLE: Final = read_table(Path(__file__).with_suffix(".toml"), *_FLAGS, "unknown_variant", "words", "same", "numerals")
 _WORDS: Final = {name: words(listed) for name, listed in _TABLE["words"].items()}
-
 RE: Final[Mapping[str, re.Pattern[str]]] = {
     name: lazy(pattern, flags) for section, flags in _FLAGS.items() for name, pattern in _TABLE[section].items()
 }

@@ -47,7 +47,6 @@ _TRIM: Final = "./-_:\\@+"
 _TAG: Final = lazy(r":[0-9]{1,4}(?:\.[0-9]{1,2})?b(?:-[\w.-]{1,40})?(?![\w:])", re.I | re.A)
 """Size and quantization behind a name as Ollama's library writes them: ``qwen2.5:32b-instruct-q4_K_M``."""
 _SIZE_BEFORE: Final = lazy(r"(?<![A-Za-z0-9.])[0-9]{1,4}(?:\.[0-9]{1,2})?[bm](?:[ -]| ?[(（])\Z", re.I | re.A)
-
 _OPENED: Final = lazy(r" ?[(（]", re.A)
 """Between a size and the family in brackets behind it: ``70B (Llama 3.1)``."""
 

@@ -36,7 +36,6 @@ _SIZE_FIRST: Final = lazy(r"([0-9]{1,4}(?:\.[0-9]{1,3})?[bm])[ -](?=[a-z])(.{2,8
 _FAMILIES_READ: Final = 4
 """Family words of one name that are tried."""
 _SCALE: Final = {"b": 1.0, "bn": 1.0, "m": 1e-3, "t": 1e3}
-
 _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (lazy(pattern, re.I), hint)
     for pattern, hint in (
@@ -53,7 +52,6 @@ _QUANT: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"(?<![a-z])w8a8(?![0-9])", "int8"),
     )
 )
-
 _SHAPE_WORDS: Final = frozenset(
     ("vl", "v", "vision", "audio", "omni", "moe", "next", "multimodal", "mamba", "rw", "n", "scout", "maverick")
 )

@@ -10,7 +10,6 @@ from oomkb.memory.job import Job
 from oomkb.units import GIB
 
 Vendor = Literal["nvidia", "amd", "huawei", "intel", "apple", "google", "other"]
-
 _SHARED_MEMORY_KIB = {
     **{(6, 0): 48, (6, 1): 48, (7, 0): 96, (7, 5): 64, (8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99},
     **{(9, 0): 227, (10, 0): 227, (10, 3): 227, (12, 0): 99, (12, 1): 99},

@@ -21,7 +21,6 @@ from oomkb.memory.preference_losses import LOGITS, log_softmax, packed_log_probs
 from oomkb.memory.tape import Leaf, Tape, Tensor, parameter
 
 _IN_PLACE: Final = ("in-place", "in-place, held", "vocab-parallel", "over")
-
 Instants = tuple[Form, ...]
 """The same object wherever the same instants happen."""
 Key = tuple[str, str]

@@ -26,8 +26,6 @@ _QWEN: Final = (
     "glmga",
     "glm4v_moe",
 )
-
-
 _HEADS: Final = ("num_heads", "num_attention_heads", "attention_heads", "heads")
 _KINDS: Final = {"shieldgemma2": "gemma3", "paligemma2": "paligemma", "glm46v": "glm4v", "glmga": "glm4v"}
 

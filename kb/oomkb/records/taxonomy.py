@@ -9,7 +9,6 @@ from typing import Final
 from oomkb.tables import read_table
 
 _TABLE: Final = read_table(Path(__file__).with_name("taxonomy.toml"), "phases", "frameworks", "causes")
-
 CAUSES: Final[Mapping[str, tuple[str, str]]] = {name: (row["en"], row["zh"]) for name, row in _TABLE["causes"].items()}
 """Cause -> (definition in English, in Chinese); the folder names under ``cases/``."""
 PHASES: Final = tuple(_TABLE["phases"].split())

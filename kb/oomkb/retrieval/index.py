@@ -36,9 +36,7 @@ from oomkb.state import baked_dir, publish_folder, state_dir, write_atomically, 
 
 SCHEMA: Final = 6
 """Raise it when what is indexed, or how, changes."""
-
 Progress = Callable[[int, int], None]
-
 _HASHED_LIMIT_BYTES: Final = 64 * 2**20
 _KEPT_GENERATIONS: Final = 2
 _DATA: Final = ("causes.toml", "bilingual.tsv", "synonyms.tsv")

@@ -17,7 +17,6 @@ from oomkb.topics.records import DATA, Topic, topics
 
 OPENED: Final = DATA / "opened.tsv"
 """A source and a day per line; a source that is not in it is counted by this program and shown as any other."""
-
 _CHINESE: Final = re.compile(r"[一-鿿]")
 _SENTENCES: Final = {"en": re.compile(r"[.!?](?=\s|$)"), "zh": re.compile(r"[。！？]")}
 _MOST: Final = 6

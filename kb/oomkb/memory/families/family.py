@@ -177,7 +177,6 @@ def _checked(name: str, field: str, value: Any) -> Any:
 
 
 _TABLE: Final = read_table(FILE, "families", "same", "wrappers", "towers", "routers")
-
 FAMILIES: Final[Mapping[str, Family]] = families_of(_TABLE["families"], _TABLE["same"])
 """By ``model_type``."""
 UNKNOWN: Final = FAMILIES["llama"]
