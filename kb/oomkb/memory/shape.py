@@ -179,15 +179,11 @@ class ModelShape:
         return (0 if d.tied else d.vocab * d.embed_width) + (d.vocab if self.family.head_bias else 0)
 
     @cached_property
-    def extra_params(self) -> int:
-        """Parameters beside layers, embeddings and head (per-layer embeddings, shared blocks, audio towers)."""
-        return extra_params(self.dims, self.config)
-
-    @cached_property
     def text_params(self) -> int:
         """Parameters without the vision tower."""
         final = self._one_norm() if self.dims.final_norm else 0
-        return self.embed_params + self.head_params + self.layer_params + final + self.extra_params
+        beside = extra_params(self.dims, self.config)
+        return self.embed_params + self.head_params + self.layer_params + final + beside
 
     @cached_property
     def layer_params(self) -> int:
