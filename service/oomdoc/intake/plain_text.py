@@ -181,11 +181,8 @@ def _goes_on(line: str, following: str) -> bool:
     """Whether a line of full width goes on in the next: neither is a row of a table or begins like the other, and it
     does not end as a shell's line does that goes on below.
     """
-    if (
-        line.rstrip().endswith("\\")
-        or _RE["row"].search(line) is not None
-        or _RE["begins"].match(following) is not None
-    ):
+    ends = line.rstrip().endswith("\\") or _RE["row"].search(line) is not None
+    if ends or _RE["begins"].match(following) is not None:
         return False
     return _RE["digits"].sub("", line[:12]) != _RE["digits"].sub("", following[:12])
 

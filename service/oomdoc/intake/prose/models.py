@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
@@ -20,6 +20,9 @@ from oomdoc.intake.prose.sizes import DIGITS
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 from oomkb.kept import compiled
 from oomkb.units import billions, of_experts
+
+if TYPE_CHECKING:
+    from oomkb.catalog.model_scan import ModelMention
 
 MODEL_NAME: Final = Expression(r"(?<![A-Za-z0-9_.-])(?P<name>[A-Za-z][A-Za-z0-9_.\-]{2,120})", re.ASCII)
 """What could be a model's name; :func:`looks_like_model` tells whether it is."""
@@ -84,10 +87,8 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
 
     base = 0.8 if prose else 0.55
     for line in lines:
-        mentions = models.find_all(line.text) if prose or not DIGITS.isdisjoint(line.text) else []
-        for found in mentions:
-            known = found.entry is not None
-            yield from _mentioned(line, found.text, found.start, found.end, base, named=found.named, known=known)
+        for found in models.find_all(line.text) if prose or not DIGITS.isdisjoint(line.text) else ():
+            yield from _mentioned(line, found, base)
     for line in candidates(_RE["said"], lines, words) if prose else ():
         for hit in _RE["said"].finditer(line.text):
             yield from _unknown(line, hit)
@@ -147,11 +148,10 @@ def _is_active(text: str, start: int, end: int) -> bool:
     return before is not None or _RE["active_behind"].match(text, end) is not None
 
 
-def _mentioned(
-    line: Line, mention: str, start: int, end: int, base: float, *, named: bool, known: bool
-) -> Iterator[Fact]:
+def _mentioned(line: Line, found: ModelMention, base: float) -> Iterator[Fact]:
     from oomkb.catalog import gpus
 
+    mention, start, end, known = found.text, found.start, found.end, found.entry is not None
     text, span = line.text, line.span(start + 1)
     if (hub := _RE["hub"].match(mention)) is not None and known:
         yield Fact("model", hub["name"], span, "prose", _LINKED)
@@ -159,7 +159,7 @@ def _mentioned(
     if _role(text, start, end) or _RE["link"].search(text[max(0, start - 300) : start + 3]) or mention.startswith("//"):
         return
     minus = doubt(text, start, end)
-    if not named:
+    if not found.named:
         size = billions(mention) if not _is_active(text, start, end) else None
         if size is not None and not _RE["share"].match(text[end - 1 : end + 4]) and base > 0.7:
             come = 0.03 if _RE["changed"].search(text[max(0, start - 12) : start]) else 0.0
@@ -172,11 +172,8 @@ def _mentioned(
     name = tidy_model(mention) if path else mention.strip(" .:-_,")
     if not known and gpus.find(name) is not None:
         return  # "Ascend-910B" is a card
-    if (
-        not _RE["spelt"].search(_RE["sizes"].sub("", name))
-        or _RE["folder"].match(mention)
-        or PLAIN_NAME.fullmatch(name)
-    ):
+    spelt = _RE["spelt"].search(_RE["sizes"].sub("", name))
+    if not spelt or _RE["folder"].match(mention) or PLAIN_NAME.fullmatch(name):
         return
     size = billions(name)
     sure = base if known else min(base, 0.64)

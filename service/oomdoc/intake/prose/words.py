@@ -211,14 +211,8 @@ def _first(row: _Word, literal: str, lines: Sequence[Line]) -> tuple[Line, int] 
 
 def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:
     before = text[max(0, found.start() - 48) : found.start()]
-    if (
-        row.value == "sft"
-        and row.sure < 0.7
-        and not found[0].lower().endswith(("e", "ing"))
-        and _RE["embeddings"].search(before)
-    ):
-        return False
-    return not negated(text, found.start())
+    noun = row.value == "sft" and row.sure < 0.7 and not found[0].lower().endswith(("e", "ing"))
+    return not (noun and _RE["embeddings"].search(before)) and not negated(text, found.start())
 
 
 def implied_method(facts: Sequence[Fact], lines: Sequence[Line], words: Vocabulary) -> Fact | None:
