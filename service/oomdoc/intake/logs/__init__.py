@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from oomdoc.intake.logs import tensorflow, torch_cuda
-from oomdoc.intake.logs.rules import Parser, Reading, Window, parser_of
-
-__all__ = ["PARSERS", "Parser", "Reading", "Window"]
+from oomdoc.intake.logs.rules import Parser, parser_of
 
 _CODED: Final = (tensorflow.PARSER, torch_cuda.PARSER)
 _TABLES: Final = Path(__file__).parent.glob("*.toml")

@@ -7,6 +7,6 @@
 from __future__ import annotations
 
 from oomdoc.intake.statements.causes import read_causes
-from oomdoc.intake.statements.reader import LEAST_PROBABLE, read_statements, statements
+from oomdoc.intake.statements.reader import read_statements, statements
 
-__all__ = ["LEAST_PROBABLE", "read_causes", "read_statements", "statements"]
+__all__ = ["read_causes", "read_statements", "statements"]
