@@ -124,8 +124,7 @@ class _Step:
     __slots__ = ("assumption", "default", "field", "read", "training", "when")
 
     def __init__(self, default: Default) -> None:
-        self.default, self.field = default, default.field
-        self.when = default.when if default.conditional else None
+        self.default, self.field, self.when = default, default.field, default.when
         self.training = default.field in _TRAINING_ONLY
         self.read: Any = None
         self.assumption: Assumption | None = None
@@ -140,7 +139,7 @@ class _Step:
 
     def compute(self, draft: JobDraft) -> None:
         """Fill the field with a value that follows from the job."""
-        value: Any = self.default.of(draft.job)
+        value: Any = self.default.value(draft.job)
         if value is None:
             return
         try:

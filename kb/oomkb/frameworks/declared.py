@@ -254,8 +254,8 @@ def default_of(row: Mapping[str, Any], source: str, **more: Callable[[Job], Any]
     """
     name = row.get("value_of")
     value = _of_field(name) if name in FIELD_NAMES else {**VALUES, **more}[name] if name else row["value"]
-    made = Default(row["field"], value, row["why"], row.get("source", source), row.get("versions", ""))
-    return dataclasses.replace(made, when=circumstance(row["when"])) if "when" in row else made
+    when = circumstance(row["when"]) if "when" in row else None
+    return Default(row["field"], value, row["why"], row.get("source", source), row.get("versions", ""), when)
 
 
 def _of_field(name: str) -> Callable[[Job], Any]:

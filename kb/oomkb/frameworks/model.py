@@ -38,18 +38,14 @@ def in_range(versions: str, version: str | None) -> bool:
     return _parsed(versions, version)
 
 
-def _always(_: Job) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Default:
     """The value a framework takes for a job field when nobody says anything.
 
     :param value: the value, or a function of the job as known so far.
     :param source: file and version, or document, in which the default was read.
-    :param versions: releases it holds for (PEP 440); of ``package`` where given, else of the framework itself.
-    :param when: the circumstances it holds in.
+    :param versions: releases of the framework that it holds for (PEP 440).
+    :param when: the circumstances it holds in; ``None`` for all.
     """
 
     field: str
@@ -57,17 +53,7 @@ class Default:
     why: str
     source: str
     versions: str = ""
-    when: Callable[[Job], bool] = _always
-    package: str = ""
-
-    @property
-    def conditional(self) -> bool:
-        """Whether it holds in some circumstances only."""
-        return self.when is not _always
-
-    def of(self, job: Job) -> Any:
-        """The value for this job."""
-        return self.value(job) if callable(self.value) else self.value
+    when: Callable[[Job], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
