@@ -40,7 +40,6 @@ class Device:
     host_link_bytes_per_s: float | None = None
     lacks: frozenset[str] = frozenset()
     """What the hardware rules out: ``bf16``, ``flash2``, ``flash3``, ``fp8``, ``int8-tensor`` ..."""
-    aliases: tuple[str, ...] = ()
     source: str = ""
     nominal_bytes: int | None = None
     """The size on the box, in bytes (80 GB counted as 80 * 2**30)."""

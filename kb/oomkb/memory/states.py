@@ -150,8 +150,6 @@ class States:
     """Gradients as they are applied: ZeRO-1 leaves each rank its partition after backward."""
     step: float
     """Temporaries of the step."""
-    trained: float
-    """Trained elements before sharding, after model parallelism."""
     host: float
     host_most: float
     """With what pinned buffers take beyond their size, where it is not known that none is pinned."""
@@ -297,7 +295,6 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         if block
         else gradients / (split_o if s.sharding == "zero1" else split_g),
         step=step,
-        trained=trained,
         host=host,
         host_most=host_most,
         nvme=moved * s.gpus_per_node if s.job.nvme_offload else 0.0,
