@@ -189,13 +189,6 @@ def regressions_for(job: Job, versions: Mapping[str, str], matched: Sequence[str
         # Several records may tell of one regression: each may know another way out.
         for way in ("fixed", "last_good"):
             first[way] = first[way] or entry[way]
-    for entry in out.values():
-        same = (
-            last_good(case, item.package, item.ranges[-1])
-            for case, item in _affected(cases)
-            if item.package == entry["package"] and any(r.fixed and r.fixed == entry["fixed"] for r in item.ranges)
-        )
-        entry["last_good"] = entry["last_good"] or next(filter(None, same), None)
     return list(out.values())[:3]
 
 
