@@ -87,20 +87,11 @@ def _settings(evidence: Evidence | None) -> list[Finding]:
 
 
 def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
-    return [
-        Finding(
-            "known-regression",
-            "warning",
-            say(
-                "check.regression",
-                package=a.package,
-                version=a.version,
-                fixed=a.fixed or "?",
-                url=a.url,
-            ),
-        )
-        for a in affecting(job, versions)
-    ]
+    found = affecting(job, versions)
+    said = (
+        say("check.regression", package=a.package, version=a.version, fixed=a.fixed or "?", url=a.url) for a in found
+    )
+    return [Finding("known-regression", "warning", one) for one in said]
 
 
 def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[Finding]]:
