@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import uneven_heads
@@ -72,6 +72,8 @@ _TERMS: Final = {
 }
 """Terms of the memory table, under the words of questions; the first gives the name."""
 _NO_IMAGES: Final = "estimate.images-not-counted"
+_BY_ESTIMATE: Final = frozenset(f"answer.{key}" for key in ("side-fits", "side-not", "side-tight", "compared-less"))
+"""What the estimate says of two sides, where somebody measured one of them."""
 _MAX_PARTS: Final = 6
 """Terms of the peak that are named."""
 _MIN_PART: Final = 0.04
@@ -101,10 +103,22 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     asked = found.asked or NOTHING_ASKED
     tokens = printed_tokens(view)
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
-    first, *after = answer_of(about)
-    own = by_own_figures(about, view.evidence)
+    own, said = tuple(by_own_figures(about, view.evidence)), answer_of(about)
+    if own and found.sides:
+        said = tuple(_not_measured(said, own))
+    first, *after = (*own, *said)
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
-    return (*servers(view, asked), *own, first, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
+    return (*servers(view, asked), first, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
+
+
+def _not_measured(said: Iterable[Message], own: Iterable[Message]) -> Iterator[Message]:
+    """What the estimate says of sides, without what a person's own figures say of them."""
+    runs = [run for one in own for run in one.values["runs"]]
+    fitting = [run.values["name"] for run in runs if run.key == "answer.own-fits"]
+    for one in said:
+        helped = one.key.startswith("answer.side-with") and one.values["name"] in fitting
+        if one.key not in _BY_ESTIMATE and not helped:
+            yield one
 
 
 def _largest_models(found: Diagnosis) -> Iterator[Message]:

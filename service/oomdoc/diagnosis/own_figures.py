@@ -14,6 +14,7 @@ from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.planning.planner import plan
 from oomdoc.diagnosis.run_words import names_of, step_of
+from oomdoc.diagnosis.view import states_of
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_of
 from oomkb.dataclass import dataclass
@@ -95,6 +96,8 @@ class Point:
     value: int
     seen_bytes: float
     estimated_bytes: float
+    fixed_bytes: float
+    """What does not change with the size: the states, which arithmetic knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +133,18 @@ def calibration(evidence: Evidence, job: Job, *, careful: bool) -> Calibration |
         priced = price_form(job, {field: value} if field else {}, careful=careful)
         if priced is None:
             return None
-        points.append(Point(field, value, seen, needed_of(priced.estimate)))
+        points.append(Point(field, value, seen, needed_of(priced.estimate), states_of(priced.estimate)))
     if not points:
         return None
     low, high = (f(points, key=lambda point: point.estimated_bytes) for f in (min, max))
     apart = high.estimated_bytes - low.estimated_bytes
-    slope = (high.seen_bytes - low.seen_bytes) / apart if apart > 0.02 * high.estimated_bytes else 1.0
+    if apart > 0.02 * high.estimated_bytes:
+        slope = (high.seen_bytes - low.seen_bytes) / apart
+    elif high.fixed_bytes < high.seen_bytes < high.estimated_bytes:
+        # States are what they are: what is less than estimated is less for each token.
+        slope = (high.seen_bytes - high.fixed_bytes) / (high.estimated_bytes - high.fixed_bytes)
+    else:
+        slope = 1.0
     slope = slope if _SLOPES[0] <= slope <= _SLOPES[1] else 1.0
     return Calibration(tuple(points), slope, high.seen_bytes - slope * high.estimated_bytes)
 

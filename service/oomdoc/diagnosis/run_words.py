@@ -163,7 +163,8 @@ def names_of(side: Alternative) -> list[Message | str]:
         return [side.name]
     word = field.rpartition(".")[2].replace("_", "-")
     one = field in ("gpus", "nodes") and side.fields[field] == 1
-    return [say(f"answer.named-{word}{'-one' if one else ''}", value=side.value)]
+    size, _, unit = side.value.partition(" ")
+    return [say(f"answer.named-{word}{'-one' if one else ''}", value=size if len(unit) > 1 else side.value)]
 
 
 def step_of(change: Change) -> Message | str:
