@@ -78,7 +78,6 @@ class ModelShape:
     shape can be kept with it.
     """
 
-    model_type: str
     name: str
     dims: Dims
     family: Family
@@ -331,7 +330,6 @@ def _read_checked(config: Mapping[str, Any], name: str) -> ModelShape:
     if parts := unread_parts(config):
         warnings = (*warnings, note("estimate.parts-not-counted", parts=tuple(parts)))
     return ModelShape(
-        model_type=dims.model_type,
         name=label,
         dims=dims,
         family=family,
