@@ -1,4 +1,4 @@
-"""The first prices of a step, read off its forms, and the later ones, from its reduced instants, are the same."""
+"""The price of a step is the same whatever was priced before, and follows what runs keep."""
 
 import os
 import subprocess
@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from oomkb.frameworks import complete
-from oomkb.memory import step as module
 from oomkb.memory.activations import step_of
+from oomkb.memory.forms import add
 from oomkb.memory.job import Job
 from oomkb.memory.model import estimate
 from oomkb.memory.setting import resolve_setting
@@ -29,18 +29,34 @@ JOBS = [
 
 
 @pytest.mark.parametrize("document", JOBS)
-def test_every_way_of_pricing_gives_the_same(document, monkeypatch):
+def test_a_price_is_the_same_whatever_was_priced_before(document):
     sizes = [(b, n) for b in (1, 2, 5) for n in (64, 700, 4096)]
-    found = {}
-    for few in (0, 1000):
-        monkeypatch.setattr(module, "_REDUCE_AFTER", few)
-        shape = ModelShape.from_config(document["model"], name=f"{few}")
-        job = Job.from_document(document)
-        found[few] = [estimate(job.with_fields({"micro_batch": b, "seq_len": n}), shape).phases for b, n in sizes]
-    for reduced, direct in zip(found[0], found[1000], strict=True):
-        assert reduced.keys() == direct.keys()
-        for name in reduced:
-            assert reduced[name].total_bytes == pytest.approx(direct[name].total_bytes, rel=1e-12)
+    job, shared = Job.from_document(document), ModelShape.from_config(document["model"], name="shared")
+    for batch, length in (*sizes, *reversed(sizes)):
+        asked = job.with_fields({"micro_batch": batch, "seq_len": length})
+        alone = estimate(asked, ModelShape.from_config(document["model"], name=f"{batch} x {length}")).phases
+        again = estimate(asked, shared).phases
+        assert again.keys() == alone.keys()
+        for name in again:
+            assert again[name].total_bytes == pytest.approx(alone[name].total_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize("document", JOBS)
+def test_the_fullest_of_all_instants_is_found(document):
+    shape = ModelShape.from_config(document["model"])
+    step = step_of(resolve_setting(Job.from_document(document), shape), shape)
+    for tokens, length in ((64, 64), (1400, 700), (20480, 4096)):
+        for phase, parts in step._played.instants.items():
+            found = step._at(phase, tokens, tokens * length)
+            for key, instants in parts.items():
+                beside = step._further[key[1]].values()
+                every = [
+                    add(step._own.total(base), step._own.total(form), *beside)
+                    for base, forms in instants
+                    for form in forms
+                ]
+                most = max(c + t * tokens + q * tokens * length for c, t, q in every)
+                assert found[key][0] == pytest.approx(most, rel=1e-12)
 
 
 def test_the_same_job_costs_the_same_again():

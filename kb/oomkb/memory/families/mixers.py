@@ -303,8 +303,8 @@ def _mamba_state(c: Config, h: int) -> float:
 
 def _square_state(c: Config, h: int) -> float:
     """Linear attention: a square matrix per head."""
-    size = whole(c, "head_dim", default=128)
-    return whole(c, "num_attention_heads", default=h // size) * size * size
+    size = whole(c, "head_dim") or 128
+    return (whole(c, "num_attention_heads") or h // size) * size * size
 
 
 STATES: Final[Mapping[str, Callable[[Config, int], float]]] = {
