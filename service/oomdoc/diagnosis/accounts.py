@@ -10,7 +10,9 @@ from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
 from oomdoc.evidence import Message, Signal, Span, say
+from oomkb.catalog import gpus
 from oomkb.dataclass import dataclass
+from oomkb.units import GIB
 
 WEIGHT_BYTES: Final = 2
 TUNES: Final = frozenset(
@@ -108,6 +110,24 @@ def states_created(view: View) -> Iterator[Account]:
 _MAKES_STATES: Final = ("exp_avg", "_init_group", "initialize_optimizer_states", "init_state")
 
 
+def states_of_a_rank(view: View) -> Iterator[Account]:
+    """What each rank of a model that is split over several keeps of its part, whole, is more than the card."""
+    failure, capacity, job, states = view.failure, view.bytes_of("capacity"), view.job, view.state_bytes
+    if failure is None or failure.kind != "device" or not capacity or states is None or not view.evidence.documents:
+        return
+    split = (job.tp or 1) * (job.pp or 1) > 1 and not (job.ep or 1) > 1 and job.sharding in (None, "none", "ddp")
+    if not split or job.method != "full" or job.offload or view.phase in ("load", "eval", "save"):
+        return
+    filled = (view.bytes_of("allocated") or 0) >= FAR_FROM_FULL * capacity
+    if states >= _PLAINLY_MORE * capacity and filled:
+        sizes = {"states_bytes": states, "capacity_bytes": capacity}
+        yield from account_of(view, "model-states", "states-of-rank", sizes)
+
+
+_PLAINLY_MORE: Final = 1.25
+"""Of a card: states that the arithmetic has at so much are more than it, however little it may be off."""
+
+
 def frozen_alone(view: View) -> Iterator[Account]:
     """The weights of a model with adapters, whole on one card, leave no room for anything that is computed."""
     capacity, job, held = view.bytes_of("capacity"), view.job, view.bytes_of("allocated")
@@ -195,6 +215,33 @@ def allocates_cache(view: View) -> Iterator[Account]:
     innermost = " ".join(view.trace.rpartition("\n")[2].split())
     if view.failure is not None and any(name in innermost for name in _CACHE_MAKERS):
         yield from account_of(view, "kv-cache", "allocates-cache", {}, view.failure.frames[-1].span)
+
+
+def room_taken(view: View) -> Iterator[Account]:
+    """The first buffer of weights was refused although an empty card has room for it: something else is on the card."""
+    failure, wanted = view.failure, view.bytes_of("requested")
+    if failure is None or failure.signal.name != "ggml-alloc-failed" or not wanted or view.bytes_of("other_process"):
+        return
+    card = gpus.find(str(view.job.gpu)) if view.job.gpu else None
+    capacity = view.bytes_of("capacity") or (card.capacity_bytes if card is not None else 0)
+    least = card.capacity_interval_bytes[0] if card is not None and card.capacity_interval_bytes else capacity
+    if any(s.data.get("what") in ("KV", "compute") for s in view.evidence.find("llama-cpp-buffers")):
+        return  # the weights are on the card
+    if view.shape is not None and abs(wanted - view.weight_bytes) > _SAME_WEIGHTS * view.weight_bytes:
+        return  # not the buffer of the weights, or of a part of them
+    if wanted + _LOADER_BYTES > least or capacity - wanted < _ROOM_BYTES:
+        return
+    if last_signal(view, "llama-cpp-free") is None:
+        sizes = {"wanted_bytes": wanted, "capacity_bytes": capacity, "rest_bytes": capacity - wanted - _LOADER_BYTES}
+        yield from account_of(view, "other-process", "room-taken", sizes)
+
+
+_SAME_WEIGHTS: Final = 0.15
+"""How far the buffer of the weights may be from what is predicted for a file of that format."""
+_LOADER_BYTES: Final = GIB // 2
+"""What a process that loads holds beside its buffers: the context of the driver."""
+_ROOM_BYTES: Final = 2 * GIB
+"""Room beside a refused buffer that no context explains."""
 
 
 def cache_too_much(view: View) -> Iterator[Account]:

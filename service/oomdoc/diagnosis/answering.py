@@ -225,11 +225,16 @@ def _split_over_cards(about: Plain) -> Iterator[Message]:
 
 
 def _share(about: Plain) -> Iterator[Message]:
-    """What the term that is asked about takes, at its largest."""
+    """What the term that is asked about takes, at its largest, of the run or of each that is compared."""
     terms = _TERMS.get(about.asked.term or "", ())
-    if not terms or about.sides:
+    if not terms:
         return
     name = say(f"term.{terms[0]}")
+    if about.sides:
+        priced = [side for side in about.sides if side.priced is not None]
+        sizes = [(names_of(side.asked), most_of(side.priced.estimate, *terms)) for side in priced if side.priced]
+        yield say("answer.shares", name=name, sides=[say("answer.part", name=n, size_bytes=b) for n, b in sizes])
+        return
     size, needed = most_of(about.estimate, *terms), needed_of(about.estimate)
     yield say("answer.share", name=name, size_bytes=size, percent=round(100 * size / needed), needed_bytes=needed)
 
@@ -354,6 +359,8 @@ def _flips(about: Plain) -> Iterator[Message]:
         here = f"{job.seq_len or 0:,}"
         key = "limit-no-batch" if length else "limit-none"
         yield say(f"answer.{key}", length=f"{length or 0:,}", here=here, now=job.micro_batch or 1)
+    elif batch and length == 0:
+        yield say("answer.limit-batch", batch=batch, here=f"{job.seq_len or 0:,}")
     yield from room(about)
     if served is not None and not served.starts and served.largest_length:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")

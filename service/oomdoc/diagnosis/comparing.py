@@ -84,6 +84,9 @@ def _shared(job: Job, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 def largest_models(job: Job) -> list[tuple[str, float]]:
     """Billions of parameters of the largest model that the cards hold, by use; of one that is stated alone."""
     plain, named = _without_use(job), [use for use in _USES if use[0] == job.method and "method" not in job.assumed]
+    if job.objective == "inference" and job.quant is not None and "quant" not in job.assumed:
+        plain = job
+        named = [("serve-16" if job.quant == "none" else "serve-4" if job.quant in _FOUR_BITS else "serve", {})]
     found = []
     for name, fields in named or _USES:
         form = _shared(plain, fields)
@@ -95,6 +98,7 @@ def largest_models(job: Job) -> list[tuple[str, float]]:
     return found
 
 
+_FOUR_BITS: Final = frozenset({"q4_k_m", "q4_0", "awq-int4", "gptq-int4", "nf4", "int4", "mxfp4", "nvfp4"})
 _LARGEST_B: Final = 512
 
 

@@ -23,6 +23,8 @@ _SURE: Final = 0.8
 """Probability from which a topic answers words for a size, and stands beside the figures of a run."""
 _FLAGS_ASKED_ABOUT: Final = 1
 """Settings that a question about a flag may quote; more are a configuration, and the question is about its run."""
+_LISTED_FLAGS: Final = 3
+"""Options without values from which a question lists them."""
 _MAX_WHOLE: Final = 2
 """Topics that are given in full; of more the beginning of each."""
 _MAX_TOPICS: Final = 7
@@ -31,10 +33,39 @@ _MAX_TOPICS: Final = 7
 
 def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     """The topics that a person's words ask about: up to two, of several questions up to three."""
+    if named := _topics_of_flags(evidence):
+        return tuple(FoundTopic(topic, 1.0, None) for topic in named)
     likely = topics_of(evidence)
     if not likely:
         return ()
     return _found(likely, job, most=max(2, _questions(evidence)))
+
+
+def _topics_of_flags(evidence: Evidence) -> tuple[Topic, ...]:
+    """The topics that speak of the options which a question lists without values, in their order."""
+    settings = [setting for document in evidence.documents for setting in document.settings]
+    if len(settings) < _LISTED_FLAGS or any(setting.value is not True for setting in settings):
+        return ()  # few, or a configuration
+    if not asked_of(evidence).why:
+        return ()
+    listed = [setting.key.lower().replace("-", "_") for setting in settings]
+    found: dict[str, Topic] = {}
+    for flag in listed:
+        told = (t for place in range(_PLACES) for t in topics().values() if _names(t, flag, place))
+        if (topic := next(told, None)) is not None:
+            found.setdefault(topic.id, topic)
+    return tuple(found.values())[:_MAX_TOPICS]
+
+
+_PLACES: Final = 4
+
+
+def _names(topic: Topic, flag: str, place: int) -> bool:
+    """Whether a topic speaks of an option: in its title, in its questions, by its fields, or only in its answer."""
+    if place == 2:
+        return flag in (setting.rpartition(".")[2] for setting in topic.settings)
+    texts = ((topic.id, topic.title["en"]), topic.questions["en"], (), (topic.answer["en"],))[place]
+    return any(flag in text.lower().replace("-", "_") for text in texts)
 
 
 def asked_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
@@ -74,6 +105,8 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
 
     :param topics_found: finds the topics, which takes longer than all else; asked only where they decide.
     """
+    if _topics_of_flags(view.evidence):
+        return True
     configured = sum(len(document.settings) for document in view.evidence.documents) > _FLAGS_ASKED_ABOUT
     if configured or put_off(view.evidence):
         return False

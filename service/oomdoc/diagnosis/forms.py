@@ -196,7 +196,7 @@ def _axis_of(job: Job, axis: tuple[Alternative, ...]) -> tuple[Alternative, ...]
         return () if fields & _TRAINED_ONLY else tuple(_served_side(side) for side in axis)
     if fields & _SERVED_ONLY:
         return ()
-    return () if "quant" in fields else axis  # a format alone is none of training
+    return axis if "quant" not in fields else _trained_sides(job, axis)
 
 
 def machines_of(cards: int) -> dict[str, int]:
@@ -218,6 +218,23 @@ def split_as_stated(job: Job) -> Job:
     if cards and cards < cards_needed(job):
         return job.with_fields({"gpus": None, "world": None})
     return job
+
+
+def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+    """Models of which each is trained over 4-bit or 16-bit weights; a format alone is none of training."""
+    method = job.method if job.method in ("full", "lora") else "lora"
+    methods = {"nf4": "qlora", "none": method}
+    if all("method" in side.fields for side in sides):
+        return tuple(replace(side, fields={n: v for n, v in side.fields.items() if n != "quant"}) for side in sides)
+    if not all("model" in side.fields and side.fields["quant"] in methods for side in sides):
+        return ()
+    return tuple(
+        replace(
+            side,
+            fields={"method": methods[side.fields["quant"]], **{n: v for n, v in side.fields.items() if n != "quant"}},
+        )
+        for side in sides
+    )
 
 
 def _served_side(side: Alternative) -> Alternative:

@@ -6,6 +6,7 @@ over: by its difference from one figure, or along the line through two.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.forms import needed_of, price_form
 from oomdoc.diagnosis.planning.planner import plan
+from oomdoc.diagnosis.planning.quantities import most_steps
 from oomdoc.diagnosis.run_words import names_of, step_of
 from oomdoc.diagnosis.view import states_of
 from oomdoc.evidence import Evidence, Message, say
@@ -159,6 +161,8 @@ def by_own_figures(about: Plain, evidence: Evidence) -> Iterator[Message]:
         return
     capacity = about.estimate.capacity_bytes
     runs = [run_of(names, size, capacity) for names, size in _asked(about, line)]
+    if about.wanted in ("batch", "length") and capacity and not about.sides:
+        runs += list(_largest(about, line, capacity))
     if runs:
         yield say("answer.own-figures", points=[_point(point) for point in line.points], runs=runs)
 
@@ -193,3 +197,17 @@ def _asked(about: Plain, line: Calibration) -> Iterator[tuple[Any, float]]:
     fields = {point.field for point in line.points} - {""}
     if not about.sides and fields and all((name, job.get(name)) not in known for name in fields):
         yield [named(name, job.get(name) or 0) for name in sorted(fields)], line.seen(needed_of(about.estimate))
+
+
+def _largest(about: Plain, line: Calibration, capacity_bytes: float) -> Iterator[Message]:
+    """The largest batch or length that fits by the figures."""
+    field = "micro_batch" if about.wanted == "batch" else "seq_len"
+    grain = GRAIN[field]
+
+    def size(steps: int) -> float:
+        priced = price_form(about.stated, {field: steps * grain}, careful=about.careful)
+        return line.seen(needed_of(priced.estimate)) if priced is not None else math.inf
+
+    found = most_steps(lambda steps: size(steps) <= USABLE * capacity_bytes, _MAX_STEPS)
+    if found:
+        yield say("answer.own-largest", name=named(field, found * grain), size_bytes=size(found))

@@ -147,8 +147,6 @@ _TOLD: Final = frozenset({"solved", "printed-table"})
 
 _LARGEST: Final = {"batch": "micro_batch", "length": "seq_len"}
 """What is asked for at its largest, as the field in which the figures differ."""
-
-
 _OF_CARD: Final[Mapping[str, Answer]] = {"answer.pools-card": "fits", "answer.pools-card-tight": "tight"}
 
 
@@ -166,7 +164,7 @@ def of_own_figures(
         return _OF_CARD.get(said[0].key), said
     if shares := tuple(pool_shares(evidence)):
         return None, shares
-    if divided := () if priced else tuple(_divided(evidence)):
+    if divided := () if priced else tuple(_divided(evidence, capacity_bytes)):
         return None, divided
     line = measured_line(evidence, capacity_bytes)
     largest = line is not None and _LARGEST.get(asked_of(evidence).wanted) == line.field and line.capacity_bytes
@@ -223,8 +221,12 @@ def _fewer_cards(view: View, line: MeasuredLine | None) -> Iterator[dict[str, An
             yield {"before": before.value, "now": size.value, **sizes}
 
 
-def _divided(evidence: Evidence) -> Iterator[Message]:
-    """How many requests a stated cache holds."""
+_LEFT_BYTES: Final = 1.5 * GIB
+"""Of each card, for the cache, the workspace and CUDA itself, where layers of a file are put on it."""
+
+
+def _divided(evidence: Evidence, capacity_bytes: float | None) -> Iterator[Message]:
+    """How many requests a stated cache holds; how many layers of a file of a stated size the cards hold."""
     for signal in evidence.find("pool-of"):
         tokens, each = signal.data["tokens"], signal.data["each"]
         yield say("answer.pool-of", tokens=tokens, each=each, count=tokens // each)
@@ -232,6 +234,15 @@ def _divided(evidence: Evidence) -> Iterator[Message]:
             yield say("answer.pool-of-asked", count=asked, needed=asked * each, tokens=tokens)
             if asked * each > tokens and (pool := signal.data.get("pool_bytes")):
                 yield say("answer.pool-larger", pool_bytes=pool, needed_bytes=asked * each / tokens * pool)
+    if capacity_bytes is None or asked_of(evidence).wanted != "layers":
+        return
+    room = (evidence.value("gpu_count") or 1) * max(0.0, capacity_bytes - _LEFT_BYTES)
+    for signal in evidence.find("file-of"):
+        size, layers = signal.data["size_bytes"], signal.data["layers"]
+        on = min(layers, int(room / (size / layers)))
+        yield say(
+            "answer.file-of", each_bytes=size / layers, on=on, layers=layers, left_bytes=_LEFT_BYTES, size_bytes=size
+        )
 
 
 def by_measured_line(line: MeasuredLine) -> Iterator[Message]:

@@ -6,6 +6,7 @@ one holds, its cause comes first, before what the ranker learned from other repo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -251,6 +252,26 @@ def _host_short(view: View) -> Iterator[Account]:
         yield from account_of(view, "host-ram", "host-load-alone", sizes, outcome.span)
 
 
+def _mask_of_patches(view: View) -> Iterator[Account]:
+    """The vision tower's mask has a row and a column for each patch: its size tells how many an image has.
+
+    transformers ``models/qwen2_vl/modeling_qwen2_vl.py``: bool for SDPA, the activations' dtype for eager attention.
+    """
+    wanted, signs = view.bytes_of("requested"), {sign.name for sign in view.evidence.signs}
+    if view.failure is None or not wanted or not {"attention-scores/mask", "vision-tokens/tower"} <= signs:
+        return
+    code = " ".join(frame.code for frame in view.failure.frames[-1:])
+    width = 1 if "torch.bool" in code else WEIGHT_BYTES
+    patches = math.isqrt(wanted // width)
+    if patches >= _MANY_PATCHES:
+        sizes = {"patches": f"{patches:,}", "width": width, "tokens": f"{patches // 4:,}", "mask_bytes": wanted}
+        yield from account_of(view, "vision-tokens", "mask-of-patches", sizes, view.failure.frames[-1].span)
+
+
+_MANY_PATCHES: Final = 8192
+"""Patches of an image, four to a token, from which its mask is no longer small."""
+
+
 def _requested_tensor(view: View) -> Iterator[Account]:
     """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
     if view.failure is None or view.phase == "eval" or view.shape is None or _is_last_straw(view):
@@ -276,6 +297,7 @@ _LITTLE: Final = 0.05
 
 
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
+    _mask_of_patches,
     _pins,
     _autotuned,
     _grown,
@@ -283,6 +305,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     accounts.cache_of_context,
     accounts.cache_beyond,
     accounts.allocates_cache,
+    accounts.room_taken,
     accounts.cache_too_much,
     accounts.engine_beside,
     accounts.engine_unnamed,
@@ -300,6 +323,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     fewer_cards,
     accounts.states_created,
     accounts.states_alone,
+    accounts.states_of_a_rank,
     _gathers_whole,
     _split_up,
     _host_short,

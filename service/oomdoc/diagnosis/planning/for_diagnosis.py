@@ -128,8 +128,8 @@ def planning_for(
         others = [a for a in advice if a not in foremost]
         advice = [*foremost, *settings_for(prices.job, context), *others]
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
-    of_no_size = bool(first) and first not in _ARITHMETIC
-    if first not in _NEVER and not far and (not of_no_size or prices.base.probability < wanted):
+    of_size = not first or first in _ARITHMETIC
+    if first not in _NEVER and not far and (of_size or prices.base.probability < wanted):
         fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)
         search = partial(
             _arithmetic,
@@ -149,11 +149,14 @@ def planning_for(
     said = (say("fixes.note.look-first"),) if fits and not plans else ()
     if far and first in _ARITHMETIC:
         said = (say("fixes.note.too-far", predicted_bytes=prices.base.estimate.process_bytes),)
-    own = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
+    of_causes = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
+    own = tuple(_if_not_enough(plan, found, prices) if plans else plan for plan in of_causes)
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
-    spelled = (as_spelled(single, evidence) for single in found.singles)
-    singles = tuple(replace(single, change=_effect(single.change, ineffective)) for single in spelled)
+    singles = tuple(
+        replace(single, change=_effect(single.change, ineffective))
+        for single in (as_spelled(each, evidence) for each in found.singles)
+    )
     written: Written = {}
     shown = [_said(_in_order(p, first, ineffective), evidence, prices.job, written) for p in plans[:_MAX_SHOWN_PLANS]]
     return replace(found, singles=singles, plans=_written_first(shown))
@@ -287,6 +290,17 @@ def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Mes
         found = weigh(name, variant)
         said = found.instruction or variant.instruction
         yield from (m for m in (said, found.note) if m is not None)
+
+
+def _if_not_enough(plan: Plan, found: Planning, prices: Prices) -> Plan:
+    """The steps against a cause, with a word where arithmetic can judge one of them and it does not make room."""
+    steps = {repr(change.instruction) for change in plan.changes}
+    judged = [s for s in found.singles if s.change.instruction is not None and repr(s.change.instruction) in steps]
+    if not judged or any(s.fits for s in judged) or prices.capacity_bytes is None:
+        return plan
+    least = min(s.peak_bytes for s in judged)
+    note = say("fixes.note.not-alone", peak_bytes=least, capacity_bytes=prices.capacity_bytes)
+    return replace(plan, notes=(*plan.notes, note))
 
 
 def _arithmetic(

@@ -21,6 +21,7 @@ from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.evidence import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import complete
+from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 
 _MAX_SAMPLES = 512
@@ -128,6 +129,22 @@ def _packing(variant: Variant, prices: Prices, context: Context, wanted: float) 
     )
 
 
+def _logits(variant: Variant, prices: Prices, context: Context, wanted: float) -> Quantity:
+    saved = [_without(prices.base.estimate, "logits", share) for share in (0.5, 0.9)]
+    if saved[0] <= 0:
+        return Quantity()
+    return Quantity(note=say("fixes.figure.logits-to-keep", half_bytes=saved[0], most_bytes=saved[1]))
+
+
+def _without(estimate: Estimate, prefix: str, share: float) -> float:
+    """How much lower the peak is when a share of the terms of this name is gone."""
+    totals = [
+        phase.total_bytes - share * sum(v for n, v in phase.terms_bytes.items() if n.startswith(prefix))
+        for phase in estimate.phases.values()
+    ]
+    return estimate.allocated_bytes - max(totals, default=estimate.allocated_bytes)
+
+
 _LEAST_CUT: Final = 0.25
 """Of the limit: the shortest length that samples are told to be cut to on assumptions."""
 
@@ -180,6 +197,7 @@ def _saving(variant: Variant, prices: Prices, context: Context, wanted: float) -
 _Figure = Callable[[Variant, Prices, Context, float], Quantity]
 _FIGURES: Final[Mapping[str, _Figure]] = {
     "evaluation": _evaluation,
+    "logits-to-keep": _logits,
     "packing": _packing,
     "save-settings": _saving,
     "worst-batch-first": _worst_batch,
@@ -208,7 +226,7 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "rollout-engine": ("rollout-sleep", "rollout-utilization", "rollout-separate"),
     "zero3-gather": ("buckets", "micro-batch"),
     "vision-tokens": ("pixels", "micro-batch"),
-    "extra-models": ("reference-precompute", "reference-offload", "reference-adapter"),
+    "extra-models": ("reference-precompute", "reference-offload", "reference-adapter", "reference-sharding"),
     "hardware-limit": ("qlora", "zero", "offload-param", "micro-batch"),
     "cuda-graph": ("serving-eager", "serving-concurrency"),
 }
