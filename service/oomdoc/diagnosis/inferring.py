@@ -26,7 +26,7 @@ from oomdoc.diagnosis.observed import (
 from oomdoc.diagnosis.planning.search import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
 from oomdoc.diagnosis.view import trained_beyond
-from oomdoc.evidence import Evidence, Message, say
+from oomdoc.evidence import Evidence, Failure, Message, say
 from oomkb.dataclass import dataclass
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import PLAIN
@@ -91,7 +91,8 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if not others and not unseen and priced.job.objective == "inference":
         return _loaded_wider(job, priced, seen)
     if others or unseen:
-        return Inference(job, priced)
+        short = unseen and not others and _reached_bytes(root) > _IMAGES_DECIDE * priced.estimate.process_bytes
+        return Inference(job, priced, explained=not short)
     if priced.job.rollout is not None and _reaches_estimate(priced.estimate, seen):
         return _beside_rollouts(job, priced, seen)
     first, shown = _likelihood(job, {}, priced, seen)
@@ -108,6 +109,13 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if best is base or not _decides(seen, best, base):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
+
+
+def _reached_bytes(root: Failure | None) -> float:
+    """What the card would have had to hold: all that was in use when it failed, and what was asked for."""
+    if root is None or root.capacity_bytes is None or root.free_bytes is None:
+        return 0.0
+    return float(root.capacity_bytes - root.free_bytes + (root.requested_bytes or 0))
 
 
 def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
@@ -130,6 +138,8 @@ def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
     return Inference(found, _price(found, {}) or wide.priced, (Inferred("param_dtype", "fp32", 0.9, why),))
 
 
+_IMAGES_DECIDE: Final = 1.25
+"""How many times the estimate without images a run must have reached for these to be what the estimate lacks."""
 _SAME: Final = math.log(1.08)
 """How far, as a logarithm, what a model holds that is only run may be from a figure that it explains."""
 
