@@ -201,6 +201,10 @@ def _needed_card(about: Plain) -> Iterator[Message]:
         yield say("answer.need-not", card=card, name=names_of(enough[0].asked))
     elif own:
         yield say("answer.need", card=card)
+    elif about.estimate.capacity_bytes is None and not about.sides:
+        box = next((b for b in _BOXES if needed_of(about.estimate) <= CARD_USABLE * b * GIB), None)
+        if box is not None and box * GIB < 0.9 * device.capacity_bytes:
+            yield say("answer.need-not-box", card=card, box=box)
 
 
 def _other_engine(about: Plain) -> Iterator[Message]:

@@ -12,7 +12,7 @@ from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_in, asked_of
-from oomdoc.intake.topics import SHOWN, topics_asked, topics_in, topics_of, topics_told
+from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of, topics_told
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -38,7 +38,10 @@ def found_topics(evidence: Evidence, job: Job) -> tuple[FoundTopic, ...]:
     likely = topics_of(evidence)
     if not likely:
         return ()
-    return _found(likely, job, most=max(2, _questions(evidence)))
+    found = _found(likely, job, most=max(2, _questions(evidence)))
+    if found or not asked_of(evidence).on_files:
+        return found
+    return _found(likely, job, most=1, least=NEAR)  # no run answers it: the nearest topic does
 
 
 def _topics_of_flags(evidence: Evidence) -> tuple[Topic, ...]:
@@ -111,6 +114,8 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     if configured or put_off(view.evidence):
         return False
     asked = asked_of(view.evidence)
+    if asked.on_files:
+        return bool(topics_found())
     if asked.wanted == "model" and view.stated("gpu") is not None:
         return False
     if asked.wanted == "cache" and view.stated("model") is not None and (asked.length or asked.concurrency):

@@ -192,6 +192,8 @@ def _pipeline_weights(view: View) -> Iterator[Account]:
     both = denoiser + encoders
     if denoiser >= ALMOST * capacity:
         yield from account_of(view, "weights-load", "pipeline-alone", sizes, named.span)
+    elif both >= FAR_FROM_FULL * capacity:
+        yield from account_of(view, "weights-load", "pipeline-together", sizes, named.span)
     elif view.training and both >= _MIN_PIPELINE_SHARE * capacity:
         yield from account_of(view, "activations", "pipeline-beside", sizes, named.span)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
+from oomdoc.diagnosis.planned import asks_why_held
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
-from oomdoc.diagnosis.run_words import step_of
-from oomdoc.diagnosis.serving_answers import room
+from oomdoc.diagnosis.run_words import model_of, step_of
+from oomdoc.diagnosis.serving_answers import held_by_engine, room
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, Outcome, say
@@ -58,6 +59,12 @@ def _printed(outcome: Outcome | None) -> list[Message]:
     return [say("summary.printed", quote=quote)] if quote else []
 
 
+def _weights_in_files(view: View, found: Diagnosis) -> Iterator[Message]:
+    """What the model's files are in 16 bits, where the question is about work on them."""
+    if found.asked is not None and found.asked.on_files and view.shape is not None:
+        yield say("answer.in-files", model=model_of(found.job), size_bytes=2.0 * view.shape.params)
+
+
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
     outcome = view.evidence.outcome
@@ -66,7 +73,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
     if found.explained:
-        return tuple(sentences_of(found.topics))
+        return (*_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)
     if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]
@@ -87,8 +94,24 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         left = [] if found.topics or weighed else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
         then = _room_then(view, found) if plan else ()
         return (*lead, first, *seen, *([plan] if plan else []), *then, *also, *others, *left)
-    healthy = outcome is not None and outcome.kind == "healthy"
-    return (say("summary.healthy" if healthy else "summary.no-failure"),)
+    outlook = found.outlook.answer if found.outlook is not None else "unknown"
+    estimate, capacity = view.estimate, view.bytes_of("capacity")
+    if outlook == "unknown" or estimate is None or not capacity:
+        healthy = outcome is not None and outcome.kind == "healthy"
+        if healthy and (held := tuple(held_by_engine(view))):
+            return held
+        if healthy and asks_why_held(view.evidence, found.job):
+            return (say("answer.reserved-plain"),)
+        level = next((s for s in view.evidence.signals if s.name == "level-over-steps"), None)
+        if level is not None and any(s.name == "growth-stated" for s in view.evidence.signals):
+            return (say("answer.level", points=level.data["points"], size_bytes=level.data["last_bytes"]),)
+        return (say("summary.healthy" if healthy else "summary.no-failure"),)
+    sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
+    if outlook == "fits":
+        return (say("summary.fits", **sizes),)
+    key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
+    plan = _plan(found.plans)
+    return (say(key, phase=estimate.peak_phase, owner=estimate.owner, **sizes), *([plan] if plan else []))
 
 
 def _room_then(view: View, found: Diagnosis) -> tuple[Message, ...]:

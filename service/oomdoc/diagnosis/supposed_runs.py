@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.answering import decisive
 from oomdoc.diagnosis.comparing import Plain
-from oomdoc.diagnosis.forms import machines_of, price_form
+from oomdoc.diagnosis.forms import machines_of, needed_of, price_form, verdict_on
 from oomdoc.diagnosis.result import Verdict
 from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Message, Supposed, say
@@ -47,12 +47,22 @@ def answers_to(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Messa
         yield say("answer.supposed", answer=decisive(Plain(other, priced.job, priced.estimate, careful=False)))
         if assumed := list(assumed_of(priced.job)):
             yield say("answer.assumed", assumed=assumed)
+        yield from _with_checkpointing(other, priced)
 
 
 def _same_on_host(job: Job, other: Priced) -> bool:
     """Whether another form of a run takes as much host memory as the failed one."""
     failed = price_form(job, {}, careful=False)
     return failed is not None and abs(failed.estimate.host_bytes - other.estimate.host_bytes) < GIB
+
+
+def _with_checkpointing(job: Job, priced: Priced) -> Iterator[Message]:
+    """That it would fit with gradient checkpointing, where nobody says whether that is on."""
+    if "grad_ckpt" not in priced.job.assumed or priced.job.grad_ckpt or verdict_on(priced.estimate) == "fits":
+        return
+    with_it = price_form(job, {"grad_ckpt": True}, careful=False)
+    if with_it is not None and verdict_on(with_it.estimate) == "fits":
+        yield say("answer.supposed-checkpointing", needed_bytes=needed_of(with_it.estimate))
 
 
 def _changed(asked: Supposed, job: Job) -> dict[str, Any]:

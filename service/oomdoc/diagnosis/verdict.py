@@ -11,13 +11,18 @@ from oomdoc.diagnosis.planned import asks_why_held, counted, put_off, wants_figu
 from oomdoc.diagnosis.result import CauseFinding, OtherFailure, Outlook, Verdict
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Outcome, say
-from oomdoc.intake.outcomes.decide import NAMED
+from oomdoc.intake.outcomes import row_of
+from oomdoc.intake.outcomes.decide import NAMED, failure_of
 
 _MEMORY: Final[Mapping[str, Verdict]] = {
     "device": "device-oom",
     "host": "host-oom",
     "shared-memory": "shared-memory",
 }
+_PRINTED: Final = 0.95
+"""Confidence of a failure of memory that a program printed in its own words."""
+_DOUBTED: Final = 0.8
+"""Probability of no shortage from which even such a message is doubted."""
 
 
 def verdict_of(outcome: Outcome | None) -> Verdict:
@@ -32,7 +37,8 @@ def verdict_of(outcome: Outcome | None) -> Verdict:
 def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict, Evidence, tuple[CauseFinding, ...]]:
     """Verdict, outcome and causes that say the same: no shortage of memory can cause what is called one.
 
-    Where the first cause is no shortage all the same, it is unclear what failed.
+    Where the first cause is another failure, one that was seen beside it is the outcome; else what a program printed
+    of its memory stands, and of what people say it is unclear what failed.
     """
     outcome = evidence.outcome
     verdict = verdict_of(outcome)
@@ -44,7 +50,19 @@ def agreed(evidence: Evidence, causes: Sequence[CauseFinding]) -> tuple[Verdict,
         return verdict, evidence, not_memory_first(outcome, causes)
     if verdict not in _MEMORY.values() or outcome is None or not causes or causes[0].cause != "not-oom":
         return verdict, evidence, tuple(causes)
-    return "unclear", evidence, tuple(causes)
+    named = (o for o in evidence.other_outcomes if o.kind == "other" and o.confidence >= NAMED)
+    # What a program printed of its memory is not explained by what follows from any failure.
+    other = next((o for o in named if not outcome.printed or row_of(o.name).order == "root"), None)
+    if other is not None:
+        failures = tuple(f for f in (failure_of(other),) if f is not None)
+        return "not-oom", replace(evidence, outcome=other, failures=failures), not_memory_first(other, causes)
+    if outcome.confidence < _PRINTED or causes[0].probability >= _DOUBTED or len(causes) < 2:
+        return "unclear", evidence, tuple(causes)
+    first, best = causes[0], causes[1].probability
+    others = sum(c.probability for c in causes[1:])
+    scale = 1 / (others + best) if others else 1.0  # no shortage comes second, as likely as the first
+    shared = [replace(c, probability=c.probability * scale) for c in causes[1:]]
+    return verdict, evidence, (shared[0], replace(first, probability=best * scale), *shared[1:])
 
 
 def outlook_of(view: View) -> Outlook | None:
