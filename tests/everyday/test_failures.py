@@ -77,3 +77,19 @@ def test_what_is_printed_explains_more_than_a_guess_of_memory(text: str, kind: s
     answer = oomdoc.diagnose(text).document()
     assert answer["verdict"] == "not-oom"
     assert answer["other_failure"]["kind"] == kind
+
+
+def test_no_plan_is_priced_without_the_images_that_decide() -> None:
+    """65 GiB were in use and 26 asked for, where the text alone explains about 22: what is left out decides."""
+    text = (
+        "LoRA on Qwen2.5-VL-7B-Instruct with ms-swift, one A100 80G, batch 1, photos straight from a phone\n"
+        "    logits = logits.float()\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 26.19 GiB. GPU 0 has a total capacity of "
+        "79.15 GiB of which 13.92 GiB is free."
+    )
+    found = oomdoc.diagnose(text)
+    document = found.document()
+    assert document["causes"][0]["cause"] in ("vision-tokens", "logits")
+    assert document["conflicts"]
+    assert "no plan is priced" in found.text()
+    assert all(plan["fits_probability"] is None for plan in document["plans"])

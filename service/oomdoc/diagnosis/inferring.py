@@ -91,8 +91,8 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if not others and not unseen and priced.job.objective == "inference":
         return _loaded_wider(job, priced, seen)
     if others or unseen:
-        short = unseen and not others and _reached_bytes(root) > _IMAGES_DECIDE * priced.estimate.process_bytes
-        return Inference(job, priced, explained=not short)
+        left_out = None if others or seen.phase == "load" else _without_images(priced.estimate, root)
+        return Inference(job, priced, conflicts=(left_out,) if left_out else (), explained=left_out is None)
     if priced.job.rollout is not None and _reaches_estimate(priced.estimate, seen):
         return _beside_rollouts(job, priced, seen)
     first, shown = _likelihood(job, {}, priced, seen)
@@ -111,11 +111,15 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     return _concluded(job, base, best, tried, seen)
 
 
-def _reached_bytes(root: Failure | None) -> float:
-    """What the card would have had to hold: all that was in use when it failed, and what was asked for."""
+def _without_images(estimate: Estimate, root: Failure | None) -> Conflict | None:
+    """That an estimate without images is far below what the card had to hold: all that was in use, and the request."""
     if root is None or root.capacity_bytes is None or root.free_bytes is None:
-        return 0.0
-    return float(root.capacity_bytes - root.free_bytes + (root.requested_bytes or 0))
+        return None
+    reached = float(root.capacity_bytes - root.free_bytes + (root.requested_bytes or 0))
+    if reached <= _IMAGES_DECIDE * estimate.process_bytes:
+        return None
+    why = say("inferred.images", predicted_bytes=estimate.process_bytes, seen_bytes=reached)
+    return Conflict("", round(estimate.process_bytes / GIB, 2), round(reached / GIB, 2), why)
 
 
 def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
