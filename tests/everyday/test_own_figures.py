@@ -173,3 +173,21 @@ def test_less_than_estimated_is_less_for_each_token(text: str) -> None:
     assert any(75 < figure < 90 and figure != 80.0 for figure in figures)
     assert not any(100 < figure < 115 for figure in figures)
     assert "tokens tokens" not in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "vLLM says GPU KV cache size: 61,312 tokens, Maximum concurrency for 16,384 tokens per request: 3.74x. With 30 "
+        "concurrent requests of about 3.5k tokens it keeps preempting. Would --kv-cache-dtype fp8 solve that?",
+        "GPU KV cache size: 61,312 tokens, Maximum concurrency for 16,384 tokens per request: 3.74x。30并发，平均每条3.5k "
+        "token，一直 preempted。kv-cache-dtype fp8 开了能解决吗？",
+    ],
+)
+def test_a_cache_in_eight_bits_holds_twice_as_many(text: str) -> None:
+    """61,312 / 3,584 = 17 requests; twice the tokens hold 34, enough for 30. A ratio that is printed counts no users."""
+    said = " ".join(oomdoc.diagnose(text).document()["sentences"])
+    assert "17" in said
+    assert "107,520" in said
+    assert "122,624" in said
+    assert "34" in said

@@ -221,6 +221,7 @@ def _fewer_cards(view: View, line: MeasuredLine | None) -> Iterator[dict[str, An
             yield {"before": before.value, "now": size.value, **sizes}
 
 
+_EIGHT_BITS: Final = frozenset({"fp8", "fp8_e4m3", "fp8_e5m2", "int8"})
 _LEFT_BYTES: Final = 1.5 * GIB
 """Of each card, for the cache, the workspace and CUDA itself, where layers of a file are put on it."""
 
@@ -234,6 +235,9 @@ def _divided(evidence: Evidence, capacity_bytes: float | None) -> Iterator[Messa
             yield say("answer.pool-of-asked", count=asked, needed=asked * each, tokens=tokens)
             if asked * each > tokens and (pool := signal.data.get("pool_bytes")):
                 yield say("answer.pool-larger", pool_bytes=pool, needed_bytes=asked * each / tokens * pool)
+            if asked * each > tokens and asked_of(evidence).settings.get("serving.kv_dtype") in _EIGHT_BITS:
+                enough = "enough" if asked * each <= 2 * tokens else "short"
+                yield say(f"answer.pool-halved-{enough}", tokens=2 * tokens, count=2 * tokens // each, asked=asked)
     if capacity_bytes is None or asked_of(evidence).wanted != "layers":
         return
     room = (evidence.value("gpu_count") or 1) * max(0.0, capacity_bytes - _LEFT_BYTES)
