@@ -46,6 +46,8 @@ def test_by_frames(frames, phase):
         ("CUDA OOM while loading the model.", "load"),
         ("On loss.mean().backward() I run into cuda out of memory.", "backward"),
         ("Finetuning OOMs. Please help.", "unknown"),
+        ("训练到第2000步突然爆显存，没有评估，长度是分桶的", "unknown"),
+        ("it OOMs without any eval running", "unknown"),
         (
             "Loading checkpoint shards:  67%|██████▋   | 2/3 [00:36<00:18, 18.42s/it]\nexits with return code = -9",
             "load",
