@@ -23,7 +23,7 @@ from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import LAUNCHERS, has, min_compute
+from oomkb.frameworks import LAUNCHERS, complete, has, min_compute
 from oomkb.memory.device import capacity_bytes_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.setting import ONLINE
@@ -48,6 +48,7 @@ _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq
 LOCAL: Final = ("ollama", "llama.cpp")
 _PER_REQUEST: Final = "ollama"  # its context is each request's; llama.cpp's slots share theirs (src/llama-context.cpp)
 _METHODS: Final = ("full", "lora", "qlora")
+_OWN_CONTEXT: Final = ("serving.whole_context", "serving.own_context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,24 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
+    if asked.wanted != "length" and (
+        asked.own_context or any(has(d.framework, f) for d in evidence.documents for f in _OWN_CONTEXT)
+    ):
+        job = _of_engine_s_length(job)
     return Choice(_mixed(chosen_run(job, asked), evidence, asked), asked, careful)
 
 
 def chosen_run(job: Job, asked: Asked) -> Job:
     """The run with what a question leaves open: the first that fits of what it compares, the mildest form."""
     return _chosen(_first_side(_uncounted(job, asked), asked), asked)
+
+
+def _of_engine_s_length(job: Job) -> Job:
+    """With the context that the engine takes where a file or the words leave it out, rather than a usual one."""
+    own, name = complete(job), "serving.max_model_len"
+    if job.objective != "inference" or job.get(name) is not None or own.get(name) is None:
+        return job
+    return job.assuming({name: own.assumed[name]})
 
 
 def _first_side(job: Job, asked: Asked) -> Job:
@@ -368,7 +381,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
-    counts = _usual_counts(job)
+    counts: tuple[int, ...] = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
     if asked.per_machine and job.objective != "inference":
         counts = tuple(count for count in counts if count % asked.per_machine == 0)
     return counts if asked.wanted == "cards" and named else ()
@@ -376,10 +389,8 @@ def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
 
 def counts_of_sides(job: Job) -> tuple[int, ...]:
     """Numbers of cards to try for each of the compared runs, where the question is how many are needed."""
-    return _usual_counts(job) if counted(job) else ()
-
-
-def _usual_counts(job: Job) -> tuple[int, ...]:
+    if not counted(job):
+        return ()
     return _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
 
 
