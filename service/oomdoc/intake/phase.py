@@ -12,7 +12,7 @@ from typing import Any, Final
 from oomdoc.evidence import Fact, Failure, Frame, Signal, Span, Statement
 from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import negated, went_well
+from oomdoc.intake.polarity import went_well
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.tracebacks import Placed
 from oomkb.kept import lazy
@@ -131,7 +131,7 @@ def _of_sentence(sentence: str) -> Iterator[tuple[float, str]]:
             if (
                 distance > 2 * _MAX_DISTANCE_CHARS
                 or _RE["before"].search(sentence[:start])
-                or negated(sentence, start)
+                or _RE["absent"].search(sentence[max(0, start - 16) : start])
                 or went_well(sentence[end : end + 16])
             ):
                 continue
