@@ -362,7 +362,8 @@ def _divided(seen: NumberedText) -> Iterator[Signal]:
     pool, layers, size = (sure[role] for role in ("cache_tokens", "layers", "file_size"))
     each = sure["request_tokens"] or sure["prompt_tokens"] or sure["length"]
     if len(pool) == 1 and len(each) == 1 and 1 <= each[0].value < pool[0].value:
-        users = [round(q.value) for q in numbers if q.role == "users" and q.probability >= SURE]
+        # A ratio counts nobody: ``Maximum concurrency ...: 3.74x``.
+        users = [int(q.value) for q in numbers if q.role == "users" and q.probability >= SURE and q.value.is_integer()]
         data: dict[str, object] = {
             "tokens": round(pool[0].value),
             "each": round(each[0].value),

@@ -51,8 +51,6 @@ def model() -> Softmax:
     return Softmax(**linear_fields(read_arrays(Path(__file__).with_name(WEIGHTS))))
 
 
-_COUNTED: Final = frozenset({"users", "generations", "gpu_count", "gpus_per_node", "nodes", "instances", "layers"})
-"""Roles of which there is no part."""
 _LEAST_NAMED: Final = 0.03
 """Probability from which a further role is named."""
 
@@ -73,8 +71,6 @@ def quantities_in(text: str) -> tuple[Quantity, ...]:
         others = tuple(pair for pair in ranked[1:6] if pair[1] >= _LEAST_NAMED)
         role, probability = ranked[0]
         value = value_of(token.number, token.unit)
-        if role in _COUNTED and value is not None and not value.is_integer():
-            role, probability = "other", probability + dict(others).get("other", 0.0)  # a ratio: ``3.74x``
         if value is not None:
             out.append(Quantity(role, value, token.start, token.end, token.number, probability, others))
     return tuple(out)
