@@ -206,7 +206,7 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
     off = _switched_off(stated)
     stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
     keys = [key for key, _ in stated]
-    training = trains(keys) or any(_means(key, _ONLY_TRAINING) for key in keys)
+    training = trains(keys) or any(_means(key, _ONLY_TRAINING) for key in keys[:_MAX_BY_WORDS])
     own = [(key, e) for key, e in stated if not _of_another(key, trains=training)]
     table = _table()
     rows = {**table["always"], **table["training" if training else "serving"]}
@@ -234,7 +234,8 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
     said = _by_words(own, training=training) | {field: readings for field, readings in said.items() if readings}
     said.setdefault("model", list(_models(own)))
     said["method"] = [r for r in said.get("method", ()) if r[1] == "qlora"] or said.get("method", [])
-    if without := next((e for key, e in stated if _ADAPTERS.search(key) and flag(e.value) is False), None):
+    without = next((e for key, e in stated if _ADAPTERS.search(key) and flag(e.value) is False), None)
+    if without is not None and all(value != "qlora" for _, value, _ in said["method"]):
         said = {field: readings for field, readings in said.items() if not field.startswith("lora.")}
         said["method"] = [("method", "full", without)] if training else []
     return said
@@ -242,6 +243,8 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
 
 _MIN_PROBABILITY: Final = 0.8
 """From which a key counts that is known by its words alone."""
+_MAX_BY_WORDS: Final = 500
+"""Keys of a piece whose words are looked at: about 0.1 ms each."""
 _WHEN_SERVING: Final = {"seq_len": "serving.max_model_len", "gpu_memory_utilization": "serving.gpu_memory_utilization"}
 _OF_SERVERS: Final = frozenset(
     {
@@ -267,7 +270,7 @@ def _by_words(entries: Sequence[tuple[str, Entry]], *, training: bool) -> dict[s
     rows = _table()
     fields = {name: row for name, row in rows["words"].items() if training or name in _OF_SERVERS}
     said: dict[str, list[Reading]] = {}
-    for key, entry in entries:
+    for key, entry in entries[:_MAX_BY_WORDS]:
         last = _SEPARATE.split(key)[-1]
         if any(last in names for section, names in rows.items() if section != "words"):
             continue
@@ -324,7 +327,8 @@ def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
     """``batch_size`` in the section that says over how many steps gradients are accumulated, or how many samples all of
     them take: the micro batch, unless another key there speaks of batches (``mini_batch_size``).
     """
-    sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in _TOTAL or _means(key, _STEPS)}
+    sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in _TOTAL}
+    sections |= {key.rpartition(".")[0] for key, _ in entries[:_MAX_BY_WORDS] if _means(key, _STEPS)}
     speaking: dict[str, set[str]] = {}
     for key in {key for key, _ in entries if "batch" in key and not _QUIET.search(key)}:
         section, _, last = key.rpartition(".")

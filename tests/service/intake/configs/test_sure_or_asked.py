@@ -11,7 +11,7 @@ import pytest
 
 from oomdoc.evidence import Source
 from oomdoc.intake import read
-from oomdoc.intake.configs import patch, to_job
+from oomdoc.intake.configs import guessing, patch, to_job
 from oomdoc.intake.configs.key_words import model
 
 SERVE = """\
@@ -162,3 +162,17 @@ def test_the_command_of_a_unit_is_read():
     job = job_of(unit, "llama.service")
     assert "Qwen3-8B" in str(job.model)
     assert job.get("serving.max_model_len") == 16384
+
+
+def test_adapters_over_four_bits_stay_where_plain_ones_are_off():
+    base = "lr: 1e-4\nnum_epochs: 3\nweight_decay: 0.1\nmicro_batch_size: 2\nmax_seq_len: 2048\nlora_r: 8\nuse_lora: false\n"
+    assert job_of(base, "t.yaml").method == "full"
+    assert job_of(base + "use_qlora: true\n", "t.yaml").method == "qlora"
+
+
+def test_the_words_of_so_many_keys_and_no_more_are_looked_at(monkeypatch):
+    seen = []
+    monkeypatch.setattr(guessing, "meaning_of", lambda key: seen.append(key) or ("none", 1.0))
+    text = "lr: 1e-4\nepochs: 3\nwarmup_steps: 3\n" + "".join(f"some_key_{n}: {n}\n" for n in range(5000))
+    read([Source("a.yaml", text)])
+    assert 0 < len(set(seen)) <= guessing._MAX_BY_WORDS
