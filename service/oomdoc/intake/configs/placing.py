@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from oomdoc.intake.configs.forms.python import LOGGED
 from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
 from oomdoc.intake.configs.wordlist import listed
 from oomdoc.intake.configs.writers import json, python, shell, yaml
-from oomdoc.intake.configs.writers.lines import line_end, line_start, newline_at, with_line, without_member
+from oomdoc.intake.configs.writers.lines import line_end, newline_at, with_line, without_member
 from oomdoc.intake.configs.writers.spelling import json_text
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 
@@ -262,26 +263,29 @@ def _insert_flag(text: str, doc: Doc, key: str, value: Any, anchor: Entry | None
     return shell.insert(text, _same_command(text, doc, anchor), key, value, anchor, bare=bare)
 
 
-def _command_at(text: str, offset: int) -> tuple[int, int]:
-    """Where the command begins and ends that an offset is in: lines that go on behind a backslash are of one."""
-    start, end = line_start(text, offset), line_end(text, offset)
-    while start > 0 and text[:start].rstrip("\r\n").endswith("\\"):
-        start = line_start(text, start - 1)
-    while end < len(text) and text[:end].rstrip("\r\n").endswith("\\"):
-        end = line_end(text, end)
-    return start, end
+def _command_starts(text: str) -> list[int]:
+    """Where commands begin: with each line, but for those that a backslash ties to the line before."""
+    starts, at, tied = [], 0, False
+    for line in text.split("\n"):
+        if not tied:
+            starts.append(at)
+        tied = line.rstrip("\r").endswith("\\")
+        at += len(line) + 1
+    return starts
 
 
 def _of_one_command(text: str, doc: Doc, anchor: Entry | None) -> list[Entry]:
     """The settings of the anchor's command, else of that in which the table knows most."""
-    if doc.table is None or doc.array or len({_command_at(text, e.key_span[0]) for e in doc.entries}) < 2:
+    if doc.table is None or doc.array:
         return doc.entries
-    known = [anchor] if anchor is not None else [e for e in doc.entries if doc.table.knows(norm(e.key))]
-    spans = Counter(_command_at(text, e.key_span[0]) for e in known)
-    if not spans:
-        return doc.entries
-    (start, end), _ = spans.most_common(1)[0]
-    return [e for e in doc.entries if start <= e.key_span[0] < end]
+    starts = _command_starts(text)
+    commands = [bisect_right(starts, entry.key_span[0]) for entry in doc.entries]
+    if anchor is not None:
+        own = bisect_right(starts, anchor.key_span[0])
+    else:
+        known = Counter(n for n, e in zip(commands, doc.entries, strict=True) if doc.table.knows(norm(e.key)))
+        own = max(known, key=known.__getitem__, default=0)
+    return [e for n, e in zip(commands, doc.entries, strict=True) if n == own] or doc.entries
 
 
 def _same_command(text: str, doc: Doc, anchor: Entry | None) -> list[Entry]:
