@@ -22,7 +22,7 @@ from oomdoc.intake.configs import key_words
 from oomdoc.intake.configs.key_words import NO_FIELD, features_of
 from oomdoc.intake.linear import Softmax
 from oomkb.frameworks.declared import records
-from train_quantities import fit, matrix, write_to
+from train_quantities import softmax_of, write_to
 
 DATA = Path(__file__).parent / "data" / "config_keys"
 MIN_SUPPORT = 2
@@ -57,7 +57,8 @@ def labelled() -> Iterator[tuple[str, str, str]]:
             said.update((key, word.field) for key in word.key.split(",") if key not in said)
         for total in record.totals:
             said.setdefault(total.key, "global_batch")
-        said.update((key, NO_FIELD) for key in record.known if key not in said and not key.endswith(".*"))
+        known = sorted(record.known)  # a set: in any other order the fit is another
+        said.update((key, NO_FIELD) for key in known if key not in said and not key.endswith(".*"))
         yield from ((record.name, key, field) for key, field in said.items())
     for path in sorted(DATA.glob("*.tsv")):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -75,11 +76,7 @@ def rows() -> list[Row]:
 
 def fitted(found: Sequence[Row]) -> Softmax:
     """The model of these keys."""
-    seen = Counter(f for row in found for f in row.features)
-    columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= MIN_SUPPORT))}
-    names = tuple(sorted({row.role for row in found}))
-    w, b = fit(matrix(found, columns), np.array([names.index(row.role) for row in found]), len(names))
-    return Softmax(key(), names, columns, w, b)
+    return softmax_of(found, tuple(sorted({row.role for row in found})), key(), MIN_SUPPORT)
 
 
 def key() -> str:
@@ -111,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--left-out", type=int, default=0)
-    parser.add_argument("--bound", type=float, default=0.9)
+    parser.add_argument("--bound", type=float, default=0.8)
     given = parser.parse_args()
     found = rows()
     print(f"{len(found)} keys, {sum(row.role != NO_FIELD for row in found)} of a field")

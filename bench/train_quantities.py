@@ -162,7 +162,7 @@ def rows_of(texts: Iterable[Text]) -> Iterator[Row]:
             yield Row(features_of(tokens, at, meanings), role, text.text, token.start, token.end, text.name)
 
 
-def matrix(rows: Sequence[Row], columns: dict[int, int]) -> Any:
+def matrix(rows: Sequence[Any], columns: dict[int, int]) -> Any:
     """(numbers, features); each row has the length one."""
     indices, ends, data = list[int](), [0], list[float]()
     for row in rows:
@@ -194,13 +194,20 @@ def fit(x: Any, y: np.ndarray[Any, Any], classes: int) -> tuple[np.ndarray[Any, 
     return found.x[: d * classes].reshape(d, classes).astype(np.float32), found.x[d * classes :].astype(np.float32)
 
 
+def softmax_of(rows: Sequence[Any], names: tuple[str, ...], key: str, min_support: int = MIN_SUPPORT) -> Softmax:
+    """The model of these rows, each with ``features`` and its ``role``, one of the names.
+
+    :param min_support: rows that a feature must be seen with.
+    """
+    seen = Counter(f for row in rows for f in row.features)
+    columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= min_support))}
+    w, b = fit(matrix(rows, columns), np.array([names.index(row.role) for row in rows]), len(names))
+    return Softmax(key, names, columns, w, b)
+
+
 def fitted(rows: Sequence[Row]) -> Softmax:
     """The reader's model of these numbers."""
-    seen = Counter(f for row in rows for f in row.features)
-    columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= MIN_SUPPORT))}
-    names = tuple(reader.roles())
-    w, b = fit(matrix(rows, columns), np.array([names.index(row.role) for row in rows]), len(names))
-    return Softmax(key(), names, columns, w, b)
+    return softmax_of(rows, tuple(reader.roles()), key())
 
 
 def show(title: str, found: Softmax, rows: Sequence[Row], wrong: int = 0) -> None:

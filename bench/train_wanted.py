@@ -10,7 +10,6 @@ rules of ``wanted.tsv`` alone and both together, as the service puts them.
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -58,12 +57,7 @@ def rows_of(path: Path) -> Iterator[Row]:
 
 def fitted(rows: Sequence[Row]) -> Softmax:
     """The model of these texts."""
-    seen = Counter(feature for row in rows for feature in row.features)
-    columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= marked.MIN_SUPPORT))}
-    names = tuple(sorted(set(LABELS.values())))
-    y = np.array([names.index(row.role) for row in rows])
-    w, b = marked.fit(marked.matrix(rows, columns), y, len(names))
-    return Softmax(key(), names, columns, w, b)
+    return marked.softmax_of(rows, tuple(sorted(set(LABELS.values()))), key())
 
 
 def key() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,3 +76,9 @@ def linear_fields(found: Mapping[str, Any]) -> dict[str, Any]:
         "weights": found["weights"],
         "bias": found["bias"].astype(np.float32),
     }
+
+
+@cache
+def softmax(path: Path) -> Softmax:
+    """The weights in a file, read once per process."""
+    return Softmax(**linear_fields(read_arrays(path)))

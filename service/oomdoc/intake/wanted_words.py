@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from oomdoc.intake.linear import Softmax, linear_fields, read_arrays
+from oomdoc.intake.linear import Softmax, softmax
 from oomdoc.intake.quantities import quantities_in
 from oomdoc.intake.quantities.features import mix
 from oomdoc.intake.quantities.fields import SURE
@@ -69,10 +69,9 @@ def _sentences(text: str) -> Iterator[tuple[list[Token], bool]]:
             yield tokens[start:at], asks if marked else n >= len(stops) - _LAST_SENTENCES
 
 
-@lru_cache(maxsize=1)
 def model() -> Softmax:
-    """The shipped weights, read once per process."""
-    return Softmax(**linear_fields(read_arrays(Path(__file__).with_name(WEIGHTS))))
+    """The shipped weights."""
+    return softmax(Path(__file__).with_name(WEIGHTS))
 
 
 @lru_cache(maxsize=16)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from oomdoc.intake.linear import Softmax, linear_fields, read_arrays
+from oomdoc.intake.linear import Softmax, softmax
 
 WEIGHTS: Final = "key_words.npz"
 NO_FIELD: Final = "none"
@@ -51,10 +51,9 @@ def features_of(key: str) -> frozenset[int]:
     return frozenset(crc32(feature.encode()) for feature in _features(key))
 
 
-@lru_cache(maxsize=1)
 def model() -> Softmax:
-    """The shipped weights, read once per process."""
-    return Softmax(**linear_fields(read_arrays(Path(__file__).with_name(WEIGHTS))))
+    """The shipped weights."""
+    return softmax(Path(__file__).with_name(WEIGHTS))
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from oomdoc.intake.linear import Softmax, linear_fields, read_arrays
+from oomdoc.intake.linear import Softmax, softmax
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import digits_of, tokens_of
@@ -45,10 +45,9 @@ class Quantity:
     """Further roles that are not improbable, with their probabilities."""
 
 
-@lru_cache(maxsize=1)
 def model() -> Softmax:
-    """The shipped weights, read once per process."""
-    return Softmax(**linear_fields(read_arrays(Path(__file__).with_name(WEIGHTS))))
+    """The shipped weights."""
+    return softmax(Path(__file__).with_name(WEIGHTS))
 
 
 _LEAST_NAMED: Final = 0.03
