@@ -56,7 +56,7 @@ class Inference:
     priced: Priced
     inferred: tuple[Inferred, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    explained: bool = True
+    """One without a field: no plausible run explains what was seen, and none is priced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     """The job with the unstated fields that its figures imply."""
     seen = observed_in(evidence)
     if seen is None and (contradicted := _trained_though_too_large(evidence, priced)) is not None:
-        return Inference(job, priced, conflicts=(contradicted,), explained=False)
+        return Inference(job, priced, conflicts=(contradicted,))
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
@@ -91,8 +91,8 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if not others and not unseen and priced.job.objective == "inference":
         return _loaded_wider(job, priced, seen)
     if others or unseen:
-        left_out = None if others or seen.phase == "load" else _without_images(priced.estimate, root)
-        return Inference(job, priced, conflicts=(left_out,) if left_out else (), explained=left_out is None)
+        counted = others or seen.phase == "load"
+        return Inference(job, priced, conflicts=() if counted else _without_images(priced.estimate, root))
     if priced.job.rollout is not None and _reaches_estimate(priced.estimate, seen):
         return _beside_rollouts(job, priced, seen)
     first, shown = _likelihood(job, {}, priced, seen)
@@ -105,21 +105,26 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     if filling and (base.shown_bytes or 0.0) >= (seen.figure_bytes or math.inf):
         return Inference(job, priced)
     if best.likelihood < _EXPLAINED:
-        return Inference(job, priced, conflicts=_unexplained(priced.estimate, seen), explained=False)
+        return Inference(job, priced, conflicts=_unexplained(priced.estimate, seen))
     if best is base or not _decides(seen, best, base):
         return Inference(job, priced)
     return _concluded(job, base, best, tried, seen)
 
 
-def _without_images(estimate: Estimate, root: Failure | None) -> Conflict | None:
+def _without_images(estimate: Estimate, root: Failure | None) -> tuple[Conflict, ...]:
     """That an estimate without images is far below what the card had to hold: all that was in use, and the request."""
     if root is None or root.capacity_bytes is None or root.free_bytes is None:
-        return None
+        return ()
     reached = float(root.capacity_bytes - root.free_bytes + (root.requested_bytes or 0))
     if reached <= _IMAGES_DECIDE * estimate.process_bytes:
-        return None
+        return ()
     why = say("inferred.images", predicted_bytes=estimate.process_bytes, seen_bytes=reached)
-    return Conflict("", round(estimate.process_bytes / GIB, 2), round(reached / GIB, 2), why)
+    return (_at_odds(estimate.process_bytes, reached, why),)
+
+
+def _at_odds(needed_bytes: float, seen_bytes: float, why: Message) -> Conflict:
+    """That what a run would need is not what was seen, whatever its open fields are."""
+    return Conflict("", round(needed_bytes / GIB, 2), round(seen_bytes / GIB, 2), why)
 
 
 def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
@@ -158,7 +163,7 @@ def _trained_though_too_large(evidence: Evidence, priced: Priced) -> Conflict | 
     if states is None:
         return None
     why = say("inferred.trained", states_bytes=states, capacity_bytes=capacity)
-    return Conflict("", round(states / GIB, 2), round(capacity / GIB, 2), why)
+    return _at_odds(states, capacity, why)
 
 
 def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:
@@ -196,7 +201,7 @@ def _beside_rollouts(job: Job, priced: Priced, seen: Observed) -> Inference:
     failed = seen.failed_bytes
     if not failed or seen.phase == "unknown" or until_failure(priced.estimate, seen.phase) >= _HALF * failed:
         return Inference(job, priced)
-    return Inference(job, priced, conflicts=_unexplained(priced.estimate, seen), explained=False)
+    return Inference(job, priced, conflicts=_unexplained(priced.estimate, seen))
 
 
 _HALF: Final = 0.5
@@ -382,4 +387,4 @@ def _unexplained(estimate: Estimate, seen: Observed) -> tuple[Conflict, ...]:
         why = say("inferred.rest", **sizes, rest_bytes=held - predicted, phase=seen.phase)
     else:
         why = say("inferred.unexplained", **sizes)
-    return (Conflict("", round(predicted / GIB, 2), round(held / GIB, 2), why),)
+    return (_at_odds(predicted, held, why),)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import linear_regression
 from typing import Any, Final
 
-from oomdoc.diagnosis.accounts import Account, account_of
+from oomdoc.diagnosis.accounts import CACHE_BYTES, Account, account_of
 from oomdoc.diagnosis.forms import price_form
 from oomdoc.diagnosis.own_figures import GRAIN, NAMES, USABLE, named, run_of
 from oomdoc.diagnosis.result import Answer
@@ -221,24 +221,27 @@ def _fewer_cards(view: View, line: MeasuredLine | None) -> Iterator[dict[str, An
             yield {"before": before.value, "now": size.value, **sizes}
 
 
-_EIGHT_BITS: Final = frozenset({"fp8", "fp8_e4m3", "fp8_e5m2", "int8"})
 _LEFT_BYTES: Final = 1.5 * GIB
 """Of each card, for the cache, the workspace and CUDA itself, where layers of a file are put on it."""
 
 
 def _divided(evidence: Evidence, capacity_bytes: float | None) -> Iterator[Message]:
     """How many requests a stated cache holds; how many layers of a file of a stated size the cards hold."""
+    asks = asked_of(evidence)
+    in_eight_bits = CACHE_BYTES.get(asks.settings.get("serving.kv_dtype", "")) == 1.0
     for signal in evidence.find("pool-of"):
         tokens, each = signal.data["tokens"], signal.data["each"]
         yield say("answer.pool-of", tokens=tokens, each=each, count=tokens // each)
         if asked := signal.data.get("asked"):
             yield say("answer.pool-of-asked", count=asked, needed=asked * each, tokens=tokens)
-            if asked * each > tokens and (pool := signal.data.get("pool_bytes")):
+            if asked * each <= tokens:
+                continue
+            if pool := signal.data.get("pool_bytes"):
                 yield say("answer.pool-larger", pool_bytes=pool, needed_bytes=asked * each / tokens * pool)
-            if asked * each > tokens and asked_of(evidence).settings.get("serving.kv_dtype") in _EIGHT_BITS:
+            if in_eight_bits:
                 enough = "enough" if asked * each <= 2 * tokens else "short"
                 yield say(f"answer.pool-halved-{enough}", tokens=2 * tokens, count=2 * tokens // each, asked=asked)
-    if capacity_bytes is None or asked_of(evidence).wanted != "layers":
+    if capacity_bytes is None or asks.wanted != "layers":
         return
     room = (evidence.value("gpu_count") or 1) * max(0.0, capacity_bytes - _LEFT_BYTES)
     for signal in evidence.find("file-of"):

@@ -74,7 +74,8 @@ def described_model(view: View) -> Reading | None:
     return "model_config", config, width
 
 
-_FILES: Final = frozenset({"yaml", "json", "toml"})
+FILE_FORMS: Final = frozenset({"yaml", "json", "toml"})
+"""Forms in which every key stands in a section; a command or a program has keys of others too."""
 SURE: Final = 0.9
 """From which probability of its framework a piece is taken to have that framework's keys and no others."""
 PROGRAM_CHARS: Final = 8_000
@@ -118,11 +119,11 @@ class Doc:
         plain = self.table is not None and self.table.name == PLAIN and self.marks == (False, 0)
         return self.table is None or (plain and self.form == "shell")
 
-    def _strange(self) -> list[Entry]:
+    def _open_to_guesses(self) -> list[Entry]:
         """The settings that may mean what they mean everywhere: all, or those that a table that is not sure lacks."""
         if self.guessed or self.table is None:
             return self.entries
-        if self.probability >= SURE or self.form not in _FILES:
+        if self.probability >= SURE or self.form not in FILE_FORMS:
             return []
         table = self.table
         return [e for e in self.entries if not any(map(table.knows, (norm(e.key), norm(e.key).rpartition(".")[2])))]
@@ -163,9 +164,9 @@ class Doc:
         seen: set[str] = set()
         for level in self.table.levels() if self.table is not None else ():
             _read_level(level, view, out, seen)
-        if strange := self._strange():
+        if entries := self._open_to_guesses():
             seen |= {"model"} if self.table is not None else set()  # of which there are hints
-            out += [reading for reading in guessed(strange) if reading[0] not in seen]
+            out += [reading for reading in guessed(entries) if reading[0] not in seen]
             seen.update(name for name, _, _ in out)
         if "model" not in seen:
             described = described_model(view)

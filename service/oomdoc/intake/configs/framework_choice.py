@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.configs.declared import TABLES, all_names, table
-from oomdoc.intake.configs.document import Doc, keys_of, known_as
+from oomdoc.intake.configs.document import FILE_FORMS, Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
@@ -138,7 +138,7 @@ def recognise_doc(doc: Doc, likely: str | None = None) -> None:
     doc.marks = (found.command, found.marks) if found is not None else (False, 0)
 
 
-JUDGED: Final = frozenset({"yaml", "json", "toml", "shell"})
+JUDGED: Final = FILE_FORMS | {"shell"}
 
 
 def _speaking(doc: Doc) -> frozenset[str]:

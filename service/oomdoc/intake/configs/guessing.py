@@ -83,13 +83,19 @@ def _codec(spelt: str, where: str) -> Codec:
     )
 
 
+_BESIDE: Final = ("training", "serving", "otherwise")
+"""Sections of keys that count beside those of ``always``."""
+_NAMED: Final = ("always", "engine", *_BESIDE)
+"""Sections whose rows name keys; those of ``words`` name fields."""
+
+
 @cache
 def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
     """Of each section of ``guesses.toml``: the field and codec of each name.
 
     :raises CatalogError: for a field that no job has, an unknown codec, or a name that stands there twice.
     """
-    sections = ("always", "training", "engine", "serving", "otherwise", "words")
+    sections = (*_NAMED, "words")
     fields = {*Job.__dataclass_fields__, *DOTTED_FIELDS}
     out: dict[str, dict[str, tuple[str, Codec]]] = {section: {} for section in sections}
     for section, rows in read_table(Path(__file__).with_name("guesses.toml"), *sections).items():
@@ -98,7 +104,7 @@ def _table() -> Mapping[str, Mapping[str, tuple[str, Codec]]]:
             if field not in fields:
                 raise CatalogError(f"no job has a field {field}", where=f"guesses.toml: {section}")
             for name in names.split():
-                if name in out[section] or (section not in ("always", "engine", "words") and name in out["always"]):
+                if name in out[section] or (section in _BESIDE and name in out["always"]):
                     raise CatalogError(f"{name} stands there twice", where=f"guesses.toml: {section}")
                 out[section][name] = field, _codec(spelt, f"guesses.toml: {names}")
     return out
@@ -253,8 +259,6 @@ _OF_SERVERS: Final = frozenset(
     }
 )
 _WHEN_TRAINING: Final = {"gpu_memory_utilization": "rollout.gpu_memory_utilization"}
-
-
 _ONLY_TRAINING: Final = words("micro_batch grad_accum lora.r grad_ckpt global_batch generations")
 _STEPS: Final = words("grad_accum")
 
@@ -272,11 +276,9 @@ def _by_words(entries: Sequence[tuple[str, Entry]], *, training: bool) -> dict[s
     said: dict[str, list[Reading]] = {}
     for key, entry in entries[:_MAX_BY_WORDS]:
         last = _SEPARATE.split(key)[-1]
-        if any(last in names for section, names in rows.items() if section != "words"):
-            continue
         field, probability = meaning_of(key)
         field = (_WHEN_TRAINING if training else _WHEN_SERVING).get(field, field)
-        if probability < _MIN_PROBABILITY or field not in fields:
+        if any(last in rows[section] for section in _NAMED) or probability < _MIN_PROBABILITY or field not in fields:
             continue
         if (value := fields[field][1].read(entry.value)) is not None:
             said.setdefault(field, []).append((field, value, entry))

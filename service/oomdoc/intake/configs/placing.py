@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc, known_as
 from oomdoc.intake.configs.declared import table
+from oomdoc.intake.configs.document import FILE_FORMS
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.forms.python import LOGGED
 from oomdoc.intake.configs.table import DROP, OTHER_LOADS, Raw, norm
@@ -172,7 +173,7 @@ def _insert(text: str, doc: Doc, key: str, value: Any) -> str | None:
         doc.form == "yaml" and flags and len(flags) == len([e for e in doc.entries if e.key[:1] != "@"])
     ):
         return None if _stands_elsewhere(text, doc, key) else _insert_flag(text, doc, key, value, anchor)
-    if doc.form in ("yaml", "json", "toml"):
+    if doc.form in FILE_FORMS:
         prefixed = _prefixed(doc, key)
         placed = _beside_its_like(doc, prefixed) if prefixed is not None else None
         if placed is None:
