@@ -40,6 +40,7 @@ from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, 
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
+from oomdoc.diagnosis.usual_need import with_usual_need
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import (
     SPLIT,
@@ -97,7 +98,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         job=stated,
         causes=causes,
         tensors=view.tensors,
-        estimate=view.estimate,
+        estimate=view.supposed or view.estimate,
         inferred=(*_split(stated), *(inference.inferred if inference is not None and sized else ())),
         conflicts=(*unsupported(view), *(inference.conflicts if inference is not None and sized else ())),
         other_failure=other_failure_of(evidence.outcome),
@@ -215,6 +216,7 @@ def _worked_out(
     warnings: list[Message] = []
     job = _job(evidence, warnings)
     inference: Inference | None = None
+    supposed: Inference | None = None
     planned = is_planned(evidence)
     running = planned and sees_figures(evidence)
     careful = planned and careful_job(evidence, job)
@@ -230,18 +232,24 @@ def _worked_out(
     if priced is not None and (running or not planned):
         inference = infer(evidence, job, priced)
         job, priced = inference.job, inference.priced
+        smaller = with_usual_need(evidence, job, priced) if not planned and not inference.inferred else None
+        if smaller is not None:
+            supposed = infer(evidence, *smaller)
+            if supposed.inferred:
+                inference, job, priced, supposed = supposed, supposed.job, supposed.priced, None
     cases = _cases(warnings)
     known = tuple(case for case in cases if case.id not in hidden) if hidden else cases
     view = View(
         evidence=evidence,
         job=priced.job if priced else job,
         estimate=priced.estimate if priced else None,
+        supposed=supposed.priced.estimate if supposed is not None else None,
         shape=priced.shape if priced else None,
         advisories=tuple(distinct(affecting(job, evidence.versions, known))),
         suspects=tuple(distinct(suspects(job, evidence.versions, known))),
         settings_by_key=_settings(evidence),
     )
-    return replace(view, tensors=_tensors(view)), job, cases, warnings, inference
+    return replace(view, tensors=_tensors(view)), job, cases, warnings, supposed or inference
 
 
 def _looked(

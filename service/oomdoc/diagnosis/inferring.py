@@ -25,6 +25,7 @@ from oomdoc.diagnosis.observed import (
 )
 from oomdoc.diagnosis.planning.search import cheapest_sets
 from oomdoc.diagnosis.result import Conflict, Inferred
+from oomdoc.diagnosis.usual_need import WHY
 from oomdoc.diagnosis.view import trained_beyond
 from oomdoc.evidence import Evidence, Failure, Message, say
 from oomkb.dataclass import dataclass
@@ -236,7 +237,7 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
     length = implied_length(completed, priced.shape.dims.vocab, seen)
 
     def free(name: str) -> bool:
-        return job.get(name) is None
+        return job.get(name) is None or (name in job.assumed and job.assumed[name].why == WHY)
 
     def several(name: str, values: Sequence[Any], log_prior: float) -> list[_Option]:
         now = completed.get(name)

@@ -129,8 +129,8 @@ def _numbers(view: View, best: CauseFinding) -> list[Message]:
     if tensor is not None:
         shape = " × ".join(f"{n:,}" for n in tensor.shape)
         return [say("summary.tensor", tensor=tensor.note or tensor.name, shape=shape, size_bytes=tensor.size_bytes)]
-    if view.estimate is not None and capacity:
-        return [_predicted(view.estimate, capacity)]
+    if (estimate := view.supposed or view.estimate) is not None and capacity:
+        return [_predicted(estimate, capacity)]
     if requested:
         return [say("summary.requested", requested_bytes=requested)]
     return []

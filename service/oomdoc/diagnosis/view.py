@@ -130,6 +130,8 @@ class View:
     evidence: Evidence
     job: Job
     estimate: Estimate | None = None
+    supposed: Estimate | None = None
+    """That of a usual run, where the defaults of what is open need many times the card (``usual_need``)."""
     shape: ModelShape | None = None
     tensors: tuple[TensorMatch, ...] = ()
     votes: tuple[Vote, ...] = ()

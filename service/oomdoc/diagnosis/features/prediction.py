@@ -55,7 +55,7 @@ def features(view: View) -> Iterator[Feature]:
     if view.fullness is not None:
         said = say("feature.predicted", peak_bytes=estimate.process_bytes, capacity_bytes=capacity)
         name = bucket(view.fullness, _FULLNESS_ENDS)
-        yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said)
+        yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said if view.supposed is None else None)
     yield from _engine_share(view, capacity)
     yield from _whole_copies(view, estimate.params, capacity)
     yield from _request(view, estimate.params)
@@ -77,13 +77,9 @@ def _shares(view: View) -> Iterator[Feature]:
     for cause, share in view.shares.items():
         value = share * over * max(view.certainty, 0.3)
         if share >= _LEAST_SHARE and value > 0:
-            message = say(
-                "cause.peak-share",
-                percent=round(100 * share),
-                peak_bytes=estimate.process_bytes,
-                phase=estimate.peak_phase,
-            )
-            yield Feature(f"share:{cause}", min(value, 1.0), message)
+            sizes = {"peak_bytes": estimate.process_bytes, "phase": estimate.peak_phase}
+            message = say("cause.peak-share", percent=round(100 * share), **sizes)
+            yield Feature(f"share:{cause}", min(value, 1.0), message if view.supposed is None else None)
 
 
 def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
