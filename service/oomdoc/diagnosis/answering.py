@@ -19,20 +19,14 @@ from oomdoc.diagnosis.forms import (
     pinned_most,
 )
 from oomdoc.diagnosis.own_figures import by_own_figures, held_for
-from oomdoc.diagnosis.planned import (
-    asks_why_held,
-    counted,
-    is_planned,
-    put_off,
-    runs_on,
-    wants_figure,
-)
+from oomdoc.diagnosis.planned import asks_why_held, counted, is_planned, put_off, runs_on, wants_figure
 from oomdoc.diagnosis.planning.quantities import largest_of, need_with
 from oomdoc.diagnosis.result import Diagnosis, Plan
-from oomdoc.diagnosis.run_words import assumed_of, cards_of, experts_held, model_of, names_of, run_of
+from oomdoc.diagnosis.run_words import assumed_of, cards_of, experts_held, image_tokens, model_of, names_of, run_of
 from oomdoc.diagnosis.serving_answers import (
     cache_alone,
     held_by_engine,
+    longest_with_small_cache,
     printed_tokens,
     put_off_requests,
     reserved,
@@ -179,12 +173,13 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     ]
     experts = experts_held(about.job) if about.asked.counts_active else None
     out += [] if experts is None else [experts]
-    out += [*_split_over_cards(about), *_share(about), *_parts(about), *_reference(about), *_host(about)]
+    out += [*image_tokens(about.job, about.estimate), *_split_over_cards(about)]
+    out += [*_share(about), *_parts(about), *_reference(about), *_host(about)]
     assumed = list(assumed_of(about.job, about.compared))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
     out += [*held_for(about), *_flips(about)]
-    leads = _LEADS.get(about.wanted, ())
+    leads = (("answer.image-tokens",) if about.asked.of_image_tokens else ()) + _LEADS.get(about.wanted, ())
     first = [m for m in out if leads and m.key.startswith(leads) and m.key != "answer.limit-alone"]
     return (*first, *(m for m in out if m not in first))
 
@@ -241,6 +236,8 @@ def _share(about: Plain) -> Iterator[Message]:
         return
     size, needed = most_of(about.estimate, *terms), needed_of(about.estimate)
     yield say("answer.share", name=name, size_bytes=size, percent=round(100 * size / needed), needed_bytes=needed)
+    if about.asked.in_all and (count := about.job.world or 1) > 1:
+        yield say("answer.share-in-all", count=count, size_bytes=count * size)
 
 
 def _host(about: Plain) -> Iterator[Message]:
@@ -365,7 +362,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         yield say(f"answer.{key}", length=f"{length or 0:,}", here=here, now=job.micro_batch or 1)
     elif batch and length == 0:
         yield say("answer.limit-batch", batch=batch, here=f"{job.seq_len or 0:,}")
-    yield from room(about)
+    yield from (*longest_with_small_cache(about), *room(about))
     if served is not None and not served.starts and served.largest_length:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")
     if about.answer != "fits":

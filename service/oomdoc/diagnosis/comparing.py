@@ -168,9 +168,11 @@ def _formats(job: Job, quant: str | None) -> Sequence[tuple[str, str]]:
         return (_EXPERTS[own],)
     if quant in GGUF_BYTES:
         return _FILES
-    formats = _FORMATS[1:] if own == "fp8" else _FORMATS
+    formats: tuple[tuple[str, str], ...] = _FORMATS[1:] if own == "fp8" else _FORMATS
     device = device_of(job)
     multiplies = device is None or device.can("fp8") or not has(job.framework, "fp8.native")
+    if device is not None and not device.can("bf16"):
+        formats = tuple(("fp16", stored) if name == "bf16" else (name, stored) for name, stored in formats)
     return formats if multiplies else tuple(row for row in formats if row[1] != "fp8")
 
 
@@ -234,8 +236,10 @@ class Plain:
 
     @property
     def compared(self) -> frozenset[str]:
-        """Fields in which the compared runs differ as the question sets them."""
-        return frozenset(name for side in self.sides for name in side.asked.fields)
+        """Fields in which the compared runs differ: as the question sets them, and how each model is stored."""
+        formats = {(p.job.quant, p.job.param_dtype) for side in self.sides if (p := side.priced) is not None}
+        stored = {"quant"} if len(formats) > 1 else set()
+        return frozenset(name for side in self.sides for name in side.asked.fields) | stored
 
     @property
     def answer(self) -> str:

@@ -20,6 +20,7 @@ from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_other
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import compared
 from oomdoc.diagnosis.inferring import Inference, infer
+from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.own_figures import sees_figures
 from oomdoc.diagnosis.own_lines import beside_failure, of_own_figures
 from oomdoc.diagnosis.planned import (
@@ -154,7 +155,8 @@ def _without_failure(
         outlook = Outlook(answer) if answer is not None else None
         return Diagnosis(verdict="no-failure", summary=said, evidence=view.evidence, job=stated, outlook=outlook)
     topics = cache(partial(found_topics, view.evidence, stated)) if planned else tuple
-    explained = asks_concept(view, topics, outlook)
+    known = planned and view.estimate is None and any(keys_asked(asked_of(view.evidence).key))
+    explained = known or asks_concept(view, topics, outlook)
     figures = choice is not None and choice.careful and view.estimate is not None and not explained
     sides = compared(stated, choice.asked, counts_of_sides(stated)) if choice is not None and figures else ()
     look = None if explained else _look(view, cases, warnings)

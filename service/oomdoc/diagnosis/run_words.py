@@ -11,6 +11,8 @@ from oomdoc.diagnosis.throughput import active_params
 from oomdoc.evidence import Message, say
 from oomdoc.intake.worded import Alternative
 from oomkb.errors import OomdocError
+from oomkb.memory.estimate import Estimate
+from oomkb.memory.images import USUAL_PIXELS
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.pricing import shape_of
@@ -19,7 +21,7 @@ _DECIDING: Final = (
     *("method", "sharding", "optimizer", "quant", "grad_ckpt", "fused_ce", "micro_batch", "seq_len", "param_dtype"),
 )
 """Assumed fields that are named, those that decide most first."""
-_SERVED: Final = ("framework", "quant", "serving.max_model_len", "tp")
+_SERVED: Final = ("framework", "quant", "param_dtype", "serving.max_model_len", "tp")
 _NAMED: Final = 5
 
 
@@ -47,6 +49,15 @@ def experts_held(job: Job) -> Message | None:
         return None
     key = "answer.experts-held" if job.objective == "inference" else "answer.experts-trained"
     return say(key, params=f"{shape.params / 1e9:.3g}", active=f"{active_params(shape) / 1e9:.2g}")
+
+
+def image_tokens(job: Job, estimate: Estimate) -> Iterator[Message]:
+    """Tokens of the images of one sample or request, where their number or size is stated."""
+    if estimate.image_tokens:
+        count, pixels = job.images or 1, f"{job.max_pixels or USUAL_PIXELS:,}"
+        tokens = f"{estimate.image_tokens:,}"
+        key = "answer.image-tokens" if count > 1 else "answer.image-tokens-one"
+        yield say(key, tokens=tokens, count=count, pixels=pixels, model=model_of(job))
 
 
 def shared_of(job: Job, compared: frozenset[str]) -> list[Message | str]:
@@ -127,10 +138,11 @@ def assumed_of(job: Job, compared: Collection[str] = ()) -> Iterator[Message]:
         quiet = quiet or (name == "fused_ce" and (not value or job.framework in (None, *job.versions)))
         if name not in job.assumed or quiet or shown >= _NAMED or name in compared:
             continue
-        if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")):
+        if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")) and value != "fp16":
             continue
         shown += 1
         word = name.rpartition(".")[2].replace("_", "-") + ("-off" if value is False else "")
+        word = "half" if (name, value) == ("param_dtype", "fp16") else word
         yield say(f"answer.assumed-{word}", value=_shown(name, job))
 
 
@@ -141,7 +153,7 @@ def _shown(name: str, job: Job) -> Any:
     if name == "quant":
         return _format(job)
     if name == "param_dtype":
-        return job.autocast
+        return _singular(job.gpu or "") if value == "fp16" else job.autocast
     if name == "fused_ce":
         return job.framework
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
-from oomdoc.diagnosis.planning.quantities import most_requests
+from oomdoc.diagnosis.named_keys import written_as
+from oomdoc.diagnosis.planning.quantities import largest_of, most_requests
 from oomdoc.diagnosis.run_words import names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked
+from oomkb.errors import OomdocError
 from oomkb.frameworks import has
 from oomkb.frameworks import line as line_of
+from oomkb.pricing import device_of
 
 
 def held_by_engine(view: View) -> Iterator[Message]:
@@ -96,6 +99,26 @@ def room(about: Plain) -> Iterator[Message]:
         yield say("answer.room-short", requests=requests, here=here)
     elif (served.at_once == 1 or about.printed_tokens) and requests > 1:
         yield say("answer.room", requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
+
+
+def longest_with_small_cache(about: Plain) -> Iterator[Message]:
+    """How long a request may be with a KV cache in 8 bits, where the longest is asked for."""
+    job, device = about.job, device_of(about.job)
+    plain = job.get("serving.kv_dtype") in (None, "auto", "bf16", "fp16")
+    if about.wanted != "length" or about.estimate.served is None or about.sides or not plain:
+        return
+    blocks = line_of(job.framework, "kv-q8_0") is not None
+    if not blocks and (device is None or not device.can("fp8") or not has(job.framework, "serving.kv_dtype")):
+        return
+    if not (written := written_as(job.framework or "", "serving.kv_dtype", None)):
+        return
+    try:
+        cached = about.stated.with_fields({"serving.kv_dtype": "q8_0" if blocks else "fp8"})
+        found = largest_of(cached, careful=about.careful, wanted=FITS)
+    except OomdocError:
+        return
+    if length := found.get("serving.max_model_len"):
+        yield say("answer.cached-length", length=f"{length:,}", written=written)
 
 
 def cache_alone(about: Plain) -> Iterator[Message]:

@@ -8,14 +8,15 @@ from typing import Final
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.explaining import near_topics, sentences_of
-from oomdoc.diagnosis.planned import asks_why_held
+from oomdoc.diagnosis.named_keys import keys_asked
+from oomdoc.diagnosis.planned import asks_why_held, is_planned
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
 from oomdoc.diagnosis.serving_answers import held_by_engine, room
 from oomdoc.diagnosis.tables import read_tables
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, Outcome, say
-from oomdoc.intake.asked import not_read
+from oomdoc.intake.asked import asked_of, not_read
 from oomkb.memory.estimate import Estimate
 from oomkb.units import GIB
 
@@ -72,9 +73,12 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("summary.solved"),)
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
+    keys = tuple(keys_asked(asked_of(view.evidence).key)) if is_planned(view.evidence) else ()
     if found.explained:
-        return (*_weights_in_files(view, found), *sentences_of(found.topics))
+        return (*keys, *_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)
+    if keys and (not answer or answer[0].key in ("answer.no-run", "answer.unknown")):
+        return keys
     if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]
         return (say("topic.none-sure", topics=listed), *answer)
@@ -93,7 +97,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         weighed = bool(found.sides) and found.asked is not None and found.asked.questions < 2  # "what would it cost"
         left = [] if found.topics or weighed else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
         then = _room_then(view, found) if plan else ()
-        return (*lead, first, *seen, *([plan] if plan else []), *then, *also, *others, *left)
+        return (*keys, *lead, first, *seen, *([plan] if plan else []), *then, *also, *others, *left)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:

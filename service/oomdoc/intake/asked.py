@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from oomdoc.evidence import Evidence
 from oomdoc.intake.alternatives import combined, comparisons_in, settings_in
+from oomdoc.intake.named_fields import key_question
 from oomdoc.intake.numbers import number_of, to_count
 from oomdoc.intake.polarity import negated, with_question_marks
 from oomdoc.intake.quantities import quantities_in
@@ -218,6 +219,12 @@ class Asked:
     """Whether it asks about the reference model of a preference run."""
     of_memory = _says("of_memory")
     """Whether its words are about memory, sizes or whether something can be run."""
+    in_all = _says("in_all")
+    """Whether it asks for the sum over all cards."""
+    of_image_tokens = _says("image_tokens")
+    """Whether it asks for the tokens of images."""
+    key = _part(key_question)
+    """The settings whose keys are asked for, and of which frameworks."""
     why = _says("why")
     """Whether it asks for a reason or for what something is."""
     pure = _says("pure")

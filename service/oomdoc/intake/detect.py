@@ -45,6 +45,15 @@ def framework_of(lines: Sequence[Line], words: Vocabulary) -> str | None:
     return name if best >= (_ALONE if len(score) == 1 else _AMONG_OTHERS) else None
 
 
+def frameworks_named(text: str) -> tuple[str, ...]:
+    """The frameworks whose names stand in a text and are not denied, in their order."""
+    places = {
+        name: min((m.start() for m in pattern.finditer(text) if not negated(text, m.start())), default=-1)
+        for name, pattern in _NAMED.items()
+    }
+    return tuple(sorted((name for name, start in places.items() if start >= 0), key=lambda name: places[name]))
+
+
 def check_text(text: str, name: str) -> None:
     """Refuse what is not text.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +135,27 @@ def worded(text: str) -> dict[str, list[Mention]]:
         if not any(start < match.end() and match.start() < end for start, end in taken):
             named = Alternative(match[0], {"optimizer": words[re.sub(r"[-_ .]", "", match[0].lower())]})
             by_field.setdefault("optimizer", []).append((*match.span(), named))
+    if sizes := list(_sizes_of_pictures(text)):
+        by_field["max_pixels"] = sizes
     return by_field
+
+
+_WIDTHS: Final = {"480": 854, "720": 1280, "1080": 1920, "1440": 2560, "2160": 3840}
+"""Pixels in a row of a video of so many lines."""
+_AROUND_PICTURE: Final = 80
+"""Characters around the size of a picture in which words of pictures stand."""
+_MAX_SIDE: Final = 16_384
+"""Pixels of the longer side of a picture; numbers beyond are of something else."""
+
+
+def _sizes_of_pictures(text: str) -> Iterator[Mention]:
+    """Sizes of pictures: ``1920x1080 screenshots``, ``1080p``."""
+    for found in ROWS["picture_size"].finditer(text):
+        lines = found["lines"] or ("2160" if found["uhd"] else "")
+        width, height = int(found["width"] or _WIDTHS[lines]), int(found["height"] or lines)
+        around = text[max(0, found.start() - _AROUND_PICTURE) : found.end() + _AROUND_PICTURE]
+        if max(width, height) <= _MAX_SIDE and ROWS["of_pictures"].search(around) is not None:
+            yield (*found.span(), Alternative(found[0], {"max_pixels": width * height}, found[0]))
 
 
 def _of_optimizer(text: str, start: int, end: int) -> bool:
@@ -207,9 +227,11 @@ _SCALES: Final = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.
 
 
 def written_numbers(text: str) -> tuple[WrittenNumber, ...]:
-    """The numbers of a text from 2 on, each with the words beside it; no times and no prices."""
-    written = []
+    """The numbers of a text from 2 on, each with the words beside it; no times, no prices and no sizes of pictures."""
+    written, pictures = [], [(start, end) for start, end, _ in _sizes_of_pictures(text)]
     for found in ROWS["written"].finditer(text):
+        if any(start <= found.start("number") < end for start, end in pictures):
+            continue
         number, unit = found["number"].lower(), (found["unit"] or "").strip().lower()
         value = float(number.replace(",", "")) if number[:1].isdigit() else float(number_of(number))
         aside = (

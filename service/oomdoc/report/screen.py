@@ -70,6 +70,8 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
     outlook = document.get("outlook") if verdict == "no-failure" else None
     figures = bool(document.get("estimate") or document.get("grid"))
     answered = outlook is not None and (figures or outlook["answer"] != "unknown")
+    if document.get("explained") and not document["topics"]:
+        return Screen(word("screen.keys", language), tuple(document["sentences"]))
     if document.get("explained"):
         topic = document["topics"][0]
         return Screen(topic["title"], tuple(document["sentences"]), more=word("topic.more", language, id=topic["id"]))

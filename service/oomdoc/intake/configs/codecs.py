@@ -80,6 +80,8 @@ COUNT: Final = Codec(whole, _keep)
 NUMBER: Final = Codec(_non_negative, _keep)
 FRACTION: Final = Codec(_fraction, _keep)
 TEXT: Final = Codec(_text, _keep)
+FP8_NAMED: Final = Codec(_text, lambda v, _old: "fp8_e4m3" if v == "fp8" else v)
+"""A KV cache whose fp8 is called by its layout (SGLang ``server_args.py``, ``--kv-cache-dtype``)."""
 MODEL: Final = Codec(_model, _keep)
 FLAG: Final = Codec(flag, _truth)
 NOT: Final = Codec(_negated, lambda v, old: _truth(not v, old))

@@ -228,7 +228,10 @@ def _recipe_model(value: Any) -> str | None:
 CODECS: Final[Mapping[str, Codec]] = {
     **{
         name: getattr(codecs, name.upper())
-        for name in "int count number fraction text model flag dtype attention optimizer not targets grad_ckpt".split()  # noqa: SIM905
+        for name in (
+            *("int", "count", "number", "fraction", "text", "model", "flag", "dtype", "attention", "optimizer", "not"),
+            *("targets", "grad_ckpt", "fp8_named"),
+        )
     },
     "truth": Codec(lambda value: bool(flag(value)), FLAG.write),
     "engine": Codec(_engine, lambda value, _old: value),

@@ -33,7 +33,11 @@ def same(a: Any, b: Any) -> bool:
         return a is b
     if isinstance(a, int | float) and isinstance(b, int | float):
         return float(a) == float(b)
-    return str(a) == str(b)
+    return str(a) == str(b) or {str(a), str(b)} == _SAME_FP8
+
+
+_SAME_FP8: Final = {"fp8", "fp8_e4m3"}
+"""``fp8`` is this layout wherever both words are taken (vLLM ``config/cache.py``)."""
 
 
 def as_counted(said: Mapping[str, Any], name: str, value: Any) -> tuple[str, Any]:
