@@ -27,6 +27,8 @@ from train_quantities import softmax_of, write_to
 DATA = Path(__file__).parent / "data" / "config_keys"
 MIN_SUPPORT = 2
 """Keys that a feature must be seen with."""
+STEPS = 400
+"""With which weights near the bound of 0.8 do not move any more."""
 MIN_KEYS = 5
 """Keys of a class."""
 SAME = {
@@ -76,7 +78,7 @@ def rows() -> list[Row]:
 
 def fitted(found: Sequence[Row]) -> Softmax:
     """The model of these keys."""
-    return softmax_of(found, tuple(sorted({row.role for row in found})), key(), MIN_SUPPORT)
+    return softmax_of(found, tuple(sorted({row.role for row in found})), key(), MIN_SUPPORT, STEPS)
 
 
 def key() -> str:

@@ -174,7 +174,9 @@ def matrix(rows: Sequence[Any], columns: dict[int, int]) -> Any:
     return sparse.csr_matrix(parts, (len(rows), len(columns)))
 
 
-def fit(x: Any, y: np.ndarray[Any, Any], classes: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def fit(
+    x: Any, y: np.ndarray[Any, Any], classes: int, steps: int = STEPS
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Weights (features, roles) and bias of a softmax."""
     n, d = x.shape
     transposed, target = x.T.tocsr(), np.eye(classes, dtype=np.float32)[y]
@@ -189,19 +191,21 @@ def fit(x: Any, y: np.ndarray[Any, Any], classes: int) -> tuple[np.ndarray[Any, 
         value = float(-(scores[np.arange(n), y] - np.log(total[:, 0])).mean() + PENALTY / 2 * (w * w).sum())
         return value, np.concatenate([(transposed @ g + PENALTY * w).ravel(), g.sum(axis=0)]).astype(np.float64)
 
-    options = {"maxiter": STEPS, "maxcor": 6}
+    options = {"maxiter": steps, "maxcor": 6}
     found = minimize(loss, np.zeros(d * classes + classes), jac=True, method="L-BFGS-B", options=options)
     return found.x[: d * classes].reshape(d, classes).astype(np.float32), found.x[d * classes :].astype(np.float32)
 
 
-def softmax_of(rows: Sequence[Any], names: tuple[str, ...], key: str, min_support: int = MIN_SUPPORT) -> Softmax:
+def softmax_of(
+    rows: Sequence[Any], names: tuple[str, ...], key: str, min_support: int = MIN_SUPPORT, steps: int = STEPS
+) -> Softmax:
     """The model of these rows, each with ``features`` and its ``role``, one of the names.
 
-    :param min_support: rows that a feature must be seen with.
+    :param min_support: rows that a feature must be seen with; ``steps``: the most that the fit takes.
     """
     seen = Counter(f for row in rows for f in row.features)
     columns = {f: n for n, f in enumerate(sorted(f for f, times in seen.items() if times >= min_support))}
-    w, b = fit(matrix(rows, columns), np.array([names.index(row.role) for row in rows]), len(names))
+    w, b = fit(matrix(rows, columns), np.array([names.index(row.role) for row in rows]), len(names), steps)
     return Softmax(key, names, columns, w, b)
 
 

@@ -151,7 +151,7 @@ def _read_targets(value: Any) -> Any:
             return "all-linear"
         if not text or "$" in text or text.startswith(("^", "(")) or "\\" in text:
             return None
-        value = [p.strip().strip("\"'") for p in text.split(",") if p.strip()]
+        value = [p.strip().strip("\"'") for p in (text.split(",") if "," in text else text.split()) if p.strip()]
     if isinstance(value, list | tuple):
         names = [str(v) for v in value if isinstance(v, str)]
         if len(names) == 1 and names[0].lower() in _ALL:

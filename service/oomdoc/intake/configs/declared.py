@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from oomdoc.intake.configs import codecs
 from oomdoc.intake.configs.named_codecs import CODECS
@@ -107,12 +107,19 @@ def _word(row: WordRow) -> Group:
     return Group((row.field,), spelt, read_view, write_view)
 
 
+_AT_ZERO: Final = {"lora": "full"}
+"""What a count of zero says, where one above it says the key: adapters of rank 0 are none."""
+
+
 def _way(row: WordRow) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]:
     if row.codec:
         codec = CODECS[row.codec]
         return codec.read, lambda value, old: codec.write(value, old) if old is not None else None
     if row.above_zero:
-        return lambda value: row.above_zero if (whole(value) or 0) > 0 else None, lambda _value, _old: None
+        at_zero = _AT_ZERO.get(str(row.above_zero))
+        return lambda value: row.above_zero if (whole(value) or 0) > 0 else None if whole(value) is None else at_zero, (
+            lambda _value, _old: None
+        )
     if row.given:
         return lambda value: row.given if value not in (None, False) else None, lambda _value, _old: None
     table = {str(spelling).lower(): word for spelling, word in row.values.items()}

@@ -176,3 +176,61 @@ def test_the_words_of_so_many_keys_and_no_more_are_looked_at(monkeypatch):
     text = "lr: 1e-4\nepochs: 3\nwarmup_steps: 3\n" + "".join(f"some_key_{n}: {n}\n" for n in range(5000))
     read([Source("a.yaml", text)])
     assert 0 < len(set(seen)) <= guessing._MAX_BY_WORDS
+
+
+ELEMENTS = """\
+declare -A BATCH
+BATCH["small"]=16
+BATCH["large"]=4
+declare -A SHARD=([small]=zero2 [large]="zero3")
+LENGTHS=(1024 4096)
+KEY="${1:-large}"
+BS="${BATCH[$KEY]:-8}"
+swift sft --model Qwen/Qwen2.5-7B --train_type lora --deepspeed ${SHARD[$KEY]} \\
+    --per_device_train_batch_size $BS --max_length ${LENGTHS[1]}
+"""
+
+
+def test_elements_of_arrays_are_what_their_script_sets():
+    job = job_of(ELEMENTS, "run.sh")
+    assert (job.micro_batch, job.sharding, job.seq_len) == (4, "zero3", 4096)
+    done = patch(ELEMENTS, filename="run.sh", changes={"micro_batch": 2})
+    assert 'BATCH["large"]=2' in done.text
+    assert 'BATCH["small"]=16' in done.text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("worker:\n  actor:\n    model:\n      model_path: m\n      lora:\n        rank: 0\n  rollout:\n    n: 5\n"
+         "    tensor_parallel_size: 2\n    gpu_memory_utilization: 0.6\n", "easyr1.yaml"),
+        ("python3 -m verl.trainer.main_ppo actor_rollout_ref.model.path=m actor_rollout_ref.model.lora_rank=0\n", "v.sh"),
+    ],
+)  # fmt: skip
+def test_adapters_of_rank_zero_are_none(text, name):
+    assert job_of(text, name).method == "full"
+
+
+def test_a_run_that_trains_its_projector_alone_gets_no_adapters():
+    text = (
+        "deepspeed llava/train/train_mem.py --model_name_or_path lmsys/vicuna-7b-v1.5 --version plain \\\n"
+        "    --tune_mm_mlp_adapter True --mm_projector_type mlp2x_gelu --per_device_train_batch_size 32\n"
+    )
+    done = patch(text, filename="pretrain.sh", changes={"method": "lora"})
+    assert done.text == text
+    assert done.error
+
+
+def test_checkpointing_of_megatrons_trainer_has_a_key_of_its_own():
+    text = (
+        "stage: sft\nfinetuning_type: full\nmodel_name_or_path: Qwen/Qwen2-VL-7B-Instruct\ncutoff_len: 4096\n"
+        "tensor_model_parallel_size: 4\npipeline_model_parallel_size: 2\nper_device_train_batch_size: 1\n"
+    )
+    done = patch(text, filename="qwen2_vl_full.yaml", changes={"grad_ckpt": True})
+    assert "recompute_granularity: full" in done.text
+
+
+def test_sglang_names_the_layout_of_an_fp8_cache():
+    text = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --mem-fraction-static 0.85\n"
+    done = patch(text, filename="serve.sh", changes={"serving.kv_dtype": "fp8"})
+    assert "--kv-cache-dtype fp8_e4m3" in done.text

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oomdoc.intake.configs.forms.branches import Branches
-from oomdoc.intake.configs.forms.expansion import DEFAULT, arithmetic, balanced, braces, expand
+from oomdoc.intake.configs.forms.expansion import arithmetic, balanced, braces, element_of, expand, write_through
 from oomdoc.intake.configs.forms.words import UNIT_COMMANDS, Command, Heredoc, Shell, Variable, Word, declares
 from oomdoc.intake.configs.wordlist import words
 
@@ -86,6 +86,13 @@ class _Tokeniser:
         if not command.words and not command.variables:
             command.start = word.start
             self.mark_orphan(word)
+        array = command.array.lstrip("+") if self.in_array else ""
+        sets = array or declares(command.words)
+        element = element_of(self.text, word, array, len(command.words), self.out.variables) if sets else None
+        if element is not None and self.branches.runs:
+            self.out.variables[element.name] = element
+        if element is not None and not array:
+            return
         if declares(command.words):
             match = _ASSIGN.match(self.text, word.start, word.end)
             if match and match[1] in UNIT_COMMANDS:
@@ -271,24 +278,9 @@ class _Tokeniser:
 
     def through_variable(self, word: Word, raw: str) -> None:
         """A word that is nothing but a variable is written where the variable is set."""
-        name = raw.strip("${}")
-        if not raw.startswith("$"):
-            return
-        base = _NAME.match(name) or re.match(r"\d{1,2}(?=:?[-=])", name)
-        if base is None:
-            return
-        known = self.out.variables.get(base[0])
-        if known is not None and base.end() == len(name):
-            word.value_span, word.shared, word.quote = known.word.value_span, True, known.word.quote
-            return
-        default = DEFAULT.match(name, base.end())
-        if default:
-            where = self.text.find(default[1], word.start) if default[1] else -1
-            if where >= 0:
-                word.value_span, word.shared = (where, where + len(default[1])), True
-                if default[0].lstrip(":").startswith("=") and "$" not in default[1] and self.branches.runs:
-                    value = Word(default[1].strip("\"'"), where, word.value_span[1], value_span=word.value_span)
-                    self.out.variables[base[0]] = Variable(base[0], value, word.value_span)
+        found = write_through(word, raw, self.text, self.out.variables)
+        if found is not None and self.branches.runs:
+            self.out.variables[found.name] = found
 
     def variable_end(self, at: int) -> int:
         text = self.text
