@@ -101,8 +101,6 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
 
 
 _OTHER_SCRIPT: Final = lazy(r"(?:\A|\s)(?:bash|sh)\s+\S{0,200}\.sh\b")
-_ENOUGH_MARKS: Final = 3
-"""Keys of its own by which a framework's arguments are known behind a script of any name."""
 
 
 def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
@@ -115,9 +113,10 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     # Flags of a script that runs nothing are taken in elsewhere, beside others that nobody sees here.
     open_ = doc.table.record.closed.isdisjoint(view) and (doc.form != "shell" or bool(doc.programs.strip()))
     open_ = open_ and _OTHER_SCRIPT.search(doc.programs) is None  # whose own settings nobody sees here
-    # Behind a script that nobody knows; launchers and engines are run by their own names, or as images.
+    # A script that nobody knows may take no more than it is given, however like a framework's its arguments are;
+    # launchers and engines are run by their own names, or as images.
     if doc.form == "shell" and not doc.marks[0] and doc.table.name not in (*LAUNCHERS, *ENGINES):
-        open_ = open_ and (doc.marks[1] >= _ENOUGH_MARKS or view.has_any(doc.table.record.adds_beside))
+        open_ = open_ and view.has_any(doc.table.record.adds_beside)
     added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
     open_ = open_ and (doc.marks[0] or apart or doc.probability >= SURE)
     return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))

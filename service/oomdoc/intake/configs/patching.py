@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import MAX_CHARS, Doc
+from oomdoc.intake.configs.companions import LINKS
+from oomdoc.intake.configs.document import SURE
 from oomdoc.intake.configs.environment import set_variable
 from oomdoc.intake.configs.key_choice import writes_for
 from oomdoc.intake.configs.launch import counted_as, every_statement
@@ -19,7 +21,7 @@ from oomdoc.intake.configs.placing import apply_write
 from oomdoc.intake.configs.read_back import as_counted, breaks, is_off, says, stored_otherwise, unified
 from oomdoc.intake.configs.segments import form_of
 from oomdoc.intake.configs.table import norm
-from oomdoc.intake.configs.whole_text import SIZES, Text, misread
+from oomdoc.intake.configs.whole_text import SIZES, Text, keys_for, misread
 from oomdoc.intake.notebooks import is_notebook, notebook_text, written_back
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -37,10 +39,11 @@ class Patched:
     Reasons: ``unknown-framework`` (whose keys would be guessed), ``no-document`` (nothing to change was recognised),
     ``no-key`` (the framework has no such key, or the file no place that is known to take it), ``not-read-back``
     (written, the file would say otherwise, or more than was asked for would change), ``from-argument`` (the script is
-    given it when it is run), ``auto`` (it is what another file says), ``stored`` (the model's files are in another
-    form), ``without-use`` (the run that the file describes makes no use of it), ``not-a-value``, ``in-sentence`` (it
-    stands in a sentence, in no line of a configuration or command), ``needs KEY=VALUE`` (the framework takes it only
-    beside that). What is not placed leaves the text as it was.
+    given it when it is run), ``auto`` (it is what another file says), ``companion`` (it may be set in a file that
+    this one names), ``stored`` (the model's files are in another form), ``without-use`` (the run that the
+    file describes makes no use of it), ``not-a-value``, ``in-sentence`` (it stands in a sentence, in no line of a
+    configuration or command), ``needs KEY=VALUE`` (the framework takes it only beside that). What is not placed leaves
+    the text as it was.
     """
 
     text: str
@@ -172,6 +175,8 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
         given = source.left_open(name)
         asked = any(_ARGUMENT.match(source.text, *e.value_span) for e in given)
         elsewhere = "from-argument" if asked else "auto" if source.taken_over(given) else ""
+        if name == "optimizer" and _may_stand_in_companion(source):
+            elsewhere = "companion"
         done = None if elsewhere else _change(source, name, value)
         if done is None:
             unplaced[name] = elsewhere or _why_not(source.docs)
@@ -181,7 +186,8 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
             unplaced[name] = "without-use"
         else:
             source, wanted[name] = done, value
-    bad = _wrong(original, source, wanted) if wanted else {}
+    unplaced = {name: why for name, why in unplaced.items() if why != "no-key" or not _says_so(source, name, changes)}
+    bad = (_apart(source, wanted, unplaced, changes) or _wrong(original, source, wanted)) if wanted else {}
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = (
@@ -193,6 +199,33 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     error = None if wanted or not changes else _NOTHING
     diff = unified(text, source.text, filename)
     return Patched(source.text, diff, MappingProxyType(unplaced), error, _named(original))
+
+
+def _says_so(source: Text, name: str, changes: Mapping[str, Any]) -> bool:
+    """Whether another change has said a field as well: a rank that says that there are adapters."""
+    return changes[name] is not None and name in source.values and says(source.values, name, changes[name])
+
+
+def _apart(
+    source: Text, wanted: Mapping[str, Any], unplaced: Mapping[str, str], changes: Mapping[str, Any]
+) -> dict[str, str]:
+    """The changes that mean something else without one that could not be made.
+
+    Adapters that the framework was not told to train; a smaller batch whose accumulation, which has a key of its own,
+    stays as it is.
+    """
+    bad: dict[str, str] = {}
+    if "method" in unplaced:
+        bad |= {name: f"needs method={changes['method']}" for name in wanted if name.startswith("lora.")}
+    if "grad_accum" in unplaced and "micro_batch" in wanted and any(keys_for(d, "grad_accum") for d in source.docs):
+        bad["micro_batch"] = f"needs grad_accum={changes['grad_accum']}"
+    return bad
+
+
+def _may_stand_in_companion(source: Text) -> bool:
+    """Whether the optimizer, of which nothing is said here, may be set in a file of an engine that this one names."""
+    files = (e for doc in source.docs for e in doc.entries if norm(e.key) in LINKS)
+    return not source.has_key("optimizer") and any(str(e.value).endswith(".json") for e in files)
 
 
 def _wrong(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, str]:
@@ -257,7 +290,8 @@ def _change(source: Text, name: str, value: Any) -> Text | None:
         text = set_variable(source.text, source.docs, name[4:], value, source.filename)
         return None if text is None else replace(source, text=text)
     said = source.values
-    unset = is_off(name, value) and "framework" in said and not source.left_open(name)
+    sure = any(doc.table is not None and doc.probability >= SURE for _, doc in source.candidates)
+    unset = is_off(name, value) and sure and not source.left_open(name)
     if value is not None and (name in said or unset) and says(said, name, value):
         return source
     name, value = as_counted(said, name, value)

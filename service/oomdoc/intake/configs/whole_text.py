@@ -103,7 +103,7 @@ class Text:
         """
         found = []
         for _, doc in self.candidates:
-            names = _keys(doc, name)
+            names = keys_for(doc, name)
             last = {n.rsplit(".", 1)[-1].rsplit(":", 1)[-1] for n in names}
             read = {entry.key_span for _, _, entry in doc.readings()}
             view = doc.view()
@@ -215,12 +215,12 @@ def _refused(before: Text, after: Text, wanted: Mapping[str, Any]) -> dict[str, 
     for doc in after.docs:
         for need in _broken(doc):
             if need not in old:
-                about = [name for name in wanted if not need.keys.isdisjoint(_keys(doc, name))]
+                about = [name for name in wanted if not need.keys.isdisjoint(keys_for(doc, name))]
                 bad.update(dict.fromkeys(about or wanted, f"needs {need.text}"))
     for doc, was in zip(after.docs, before.docs, strict=False):
         levels = doc.table.levels() if doc.table is not None else ()
         for keys in (keys for level in levels for keys in level.products):
-            about = [name for name in wanted if not _keys(doc, name).isdisjoint(keys)]
+            about = [name for name in wanted if not keys_for(doc, name).isdisjoint(keys)]
             completed = all(key in doc.view() for key in keys) and not all(key in was.view() for key in keys)
             now = _proportion(doc, keys)
             undivided = _undivided(doc, keys) and not _undivided(was, keys)
@@ -261,7 +261,8 @@ def _proportion(doc: Doc, keys: Sequence[str]) -> float | None:
     return total / math.prod(o for o in others if o) if total and all(others) else None
 
 
-def _keys(doc: Doc, name: str) -> set[str]:
+def keys_for(doc: Doc, name: str) -> set[str]:
+    """The keys by which a piece's framework says a field."""
     keys, groups = doc.table.rows(name) if doc.table is not None else ([], [])
     return {norm(n) for names in (*(k.names for k in keys), *(g.names for g in groups)) for n in names}
 

@@ -234,3 +234,51 @@ def test_sglang_names_the_layout_of_an_fp8_cache():
     text = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --mem-fraction-static 0.85\n"
     done = patch(text, filename="serve.sh", changes={"serving.kv_dtype": "fp8"})
     assert "--kv-cache-dtype fp8_e4m3" in done.text
+
+
+WRAPPER = """\
+python train_on_our_data.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct --dataset custom --template qwen \\
+    --finetuning_type lora --lora_target q_proj,v_proj --lora_rank 8 --cutoff_len 8192 --dataset_dir data \\
+    --per_device_train_batch_size 4 --gradient_accumulation_steps 4 --output_dir out
+"""
+
+
+def test_a_script_of_ones_own_gets_no_new_flag():
+    for changes in ({"grad_ckpt": True}, {"attention": "flash2"}):
+        done = patch(WRAPPER, filename="run.sh", changes=changes)
+        assert (done.text, bool(done.error)) == (WRAPPER, True)
+    assert "--cutoff_len 4096" in patch(WRAPPER, filename="run.sh", changes={"seq_len": 4096}).text
+
+
+def test_an_optimizer_that_a_companion_may_set_is_not_added():
+    text = (
+        "deepspeed llava/train/train_mem.py --deepspeed ./zero2.json --model_name_or_path lmsys/vicuna-7b-v1.5 \\\n"
+        "    --version v1 --mm_projector_type mlp2x_gelu --per_device_train_batch_size 16\n"
+    )
+    done = patch(text, filename="finetune.sh", changes={"optimizer": "adamw_8bit"})
+    assert done.text == text
+    assert done.unplaced == {"optimizer": "companion"}
+
+
+def test_a_batch_is_not_made_smaller_without_its_accumulation():
+    text = (
+        "base_model: m\nlora_rank: 16\nper_device_batch_size: 2\ngrad_accum: 16\nmax_seq_len: 2048\nmerge_after: true\n"
+    )
+    done = patch(text, filename="sft.yaml", changes={"micro_batch": 1, "grad_accum": 32})
+    assert "per_device_batch_size: 1" not in done.text or "grad_accum: 32" in done.text
+
+
+AGAIN = """\
+BS=8
+if [ "$(nvidia-smi -L | wc -l)" -eq 4 ]; then
+    BS=2
+fi
+llamafactory-cli train --model_name_or_path m --stage sft --per_device_train_batch_size $BS --finetuning_type lora
+"""
+
+
+def test_a_variable_that_a_branch_sets_again_is_replaced_where_it_is_used():
+    done = patch(AGAIN, filename="run.sh", changes={"micro_batch": 1})
+    assert "--per_device_train_batch_size 1" in done.text
+    assert "BS=8\n" in done.text
+    assert "BS=2\n" in done.text

@@ -44,6 +44,8 @@ class _Tokeniser:
         self.in_array = False
         self.redirect = False
         self.pending: list[tuple[re.Match[str], str]] = []
+        self.set_again: set[str] = set()
+        """Variables that a branch of which nobody knows whether it runs sets to something else."""
         self.unclosed = 0
 
     def run(self) -> Shell:
@@ -135,6 +137,8 @@ class _Tokeniser:
         command.end = word.end
         if runs is None and match[1] not in self.out.variables:
             self.branches.doubtful.add(match[1])
+        elif runs is None and "$" not in raw:
+            self.set_again.add(match[1])
         if runs and (match[1] not in self.out.variables or value.resolved):
             self.out.variables[match[1]] = variable
 
@@ -278,6 +282,8 @@ class _Tokeniser:
 
     def through_variable(self, word: Word, raw: str) -> None:
         """A word that is nothing but a variable is written where the variable is set."""
+        if self.set_again.intersection(_NAME.findall(raw)):
+            return  # to change one of its values would do for some runs only: a new one stands in its place
         found = write_through(word, raw, self.text, self.out.variables)
         if found is not None and self.branches.runs:
             self.out.variables[found.name] = found
