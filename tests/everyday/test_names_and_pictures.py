@@ -103,3 +103,23 @@ def test_a_progress_bar_puts_no_question() -> None:
         "GiB of which 181.06 MiB is free.\n  0%|          | 0/11250 [00:06<?, ?it/s]\n"
     )
     assert not oomdoc.diagnose(text, language_model=False).document()["further"]
+
+
+@pytest.mark.parametrize(
+    ("question", "sums"),
+    [
+        # the models' config.json: num_key_value_heads, head_dim, num_hidden_layers; kv_lora_rank, qk_rope_head_dim
+        ("为什么 Llama-2-7B 的 kv cache 比 Llama-3-8B 还大好几倍？", ["512 KiB", "128 KiB", "8 个 KV 头"]),
+        ("KV cache size of Qwen2.5-7B at 32k?", ["4 KV heads", "56 KiB a token"]),
+        ("DeepSeek-V3 的 KV cache 多大，8192 token？", ["512 + 64", "68.62 KiB"]),
+    ],
+)
+def test_a_cache_is_said_as_its_product(question: str, sums: list[str]) -> None:
+    text = answered(question)
+    assert all(part in text for part in sums), text
+
+
+def test_another_format_is_named_beside_other_cards() -> None:
+    text = answered("DeepSeek-R1, the official fp8 weights: is a single 8x H100 80GB server enough?")
+    assert "H200" in text
+    assert "int4" in text

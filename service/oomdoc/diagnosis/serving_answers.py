@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
 from oomdoc.diagnosis.named_keys import written_as
 from oomdoc.diagnosis.planning.quantities import largest_of, most_requests
-from oomdoc.diagnosis.run_words import names_of
+from oomdoc.diagnosis.run_words import model_of, names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked
 from oomkb.errors import OomdocError
 from oomkb.frameworks import has
 from oomkb.frameworks import line as line_of
-from oomkb.pricing import device_of
+from oomkb.memory.cache import element_bytes
+from oomkb.memory.setting import resolve_setting
+from oomkb.pricing import Priced, device_of, shape_of
+from oomkb.units import KIB
 
 
 def held_by_engine(view: View) -> Iterator[Message]:
@@ -129,6 +133,10 @@ def cache_alone(about: Plain) -> Iterator[Message]:
         if len(parts) == len(about.sides):
             shown = [say("answer.part", name=names_of(side.asked), size_bytes=size) for side, size in parts]
             yield say("answer.cache-sides", sides=shown)
+            if "serving.kv_dtype" not in about.compared:
+                several = "model" in about.compared
+                for side, _ in parts if several else parts[:1]:
+                    yield from _token_sum(names_of(side.asked) if several else model_of(about.job), side.priced)
         return
     served = about.estimate.served
     if about.wanted == "cache" and served is not None and served.length:
@@ -141,3 +149,19 @@ def cache_alone(about: Plain) -> Iterator[Message]:
         if served.at_once > 1:
             key, sizes = "answer.cache-several", sizes | {"all_bytes": served.needed_bytes, "count": served.at_once}
         yield say(key, length=f"{served.length:,}", **sizes)
+        yield from _token_sum(model_of(about.job), Priced(about.job, shape_of(about.job), None, about.estimate))
+
+
+def _token_sum(name: Any, priced: Priced | None) -> Iterator[Message]:
+    """What one token keeps in all layers, as a product, of a model whose layers all keep every token."""
+    if priced is None or priced.shape.caching.windowed or not priced.shape.caching.whole:
+        return
+    d, layers = priced.shape.dims, priced.shape.caching.whole
+    each = element_bytes(resolve_setting(priced.job, priced.shape), priced.job.get("serving.kv_dtype"))
+    kib = f"{d.kv_elements_per_token * each * layers / KIB:.4g}"
+    values = {"name": name, "layers": layers, "bytes": f"{each:.3g}", "kib": kib}
+    if d.kv_lora_rank:
+        yield say("answer.token-latent", rank=d.kv_lora_rank, rope=d.qk_rope_dim, heads=d.heads, **values)
+    else:
+        key = "answer.token-grouped" if d.kv_heads < d.heads else "answer.token-heads"
+        yield say(key, kv_heads=d.kv_heads, head=d.head_dim, heads=d.heads, **values)

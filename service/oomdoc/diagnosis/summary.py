@@ -88,7 +88,8 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         plan = _plan(layers_first) if short else None
         lead = [a for a in answer if a.key.startswith("answer.servers")]
         first, *rest = (a for a in answer if a not in lead)
-        others = [a for a in rest if plan is None or a.key != "answer.instead"]
+        same_cards = plan is not None and found.plans[0].name != "more-hardware"
+        others = [a for a in rest if not same_cards or a.key != "answer.instead"]
         other = _plan(_other_plans(found)) if plan else None
         also = [say("summary.plan-other", changes=other.values["changes"])] if other not in (None, plan) else []
         if first.key == "answer.does-not-fit" and plan and found.plans[0].name == "spilled":
