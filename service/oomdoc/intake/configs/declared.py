@@ -117,9 +117,12 @@ def _way(row: WordRow) -> tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
         return codec.read, lambda value, old: codec.write(value, old) if old is not None else None
     if row.above_zero:
         at_zero = _AT_ZERO.get(str(row.above_zero))
-        return lambda value: row.above_zero if (whole(value) or 0) > 0 else None if whole(value) is None else at_zero, (
-            lambda _value, _old: None
-        )
+
+        def counted(value: Any) -> Any:
+            count = whole(value)
+            return None if count is None or count < 0 else row.above_zero if count else at_zero
+
+        return counted, lambda _value, _old: None
     if row.given:
         return lambda value: row.given if value not in (None, False) else None, lambda _value, _old: None
     table = {str(spelling).lower(): word for spelling, word in row.values.items()}
