@@ -9,10 +9,12 @@ from typing import Final
 
 from oomdoc.chat.conversation import respond
 from oomdoc.chat.session import Session
+from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.several import Several
 from oomdoc.report.report import Report
 from oomdoc.report.words import word
+from oomkb.memory.job import Job
 
 _SIZE: Final = re.compile(r"[\d,.]+ [GM]iB")
 _PROPOSAL: Final = "chat.plan"
@@ -36,12 +38,12 @@ def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) 
     if not found.numbered and whole.diagnosis.sides:
         return whole
     first = report_of(found.first) if found.numbered else whole
-    answers = _answers(found, "" if found.numbered else first.text(full=True), whole.diagnosis.verdict)
+    answers = _answers(found, "" if found.numbered else first.text(full=True), whole.diagnosis)
     return replace(first, further=tuple(answers)) if answers else first
 
 
-def _answers(found: Several, said: str, verdict: str) -> list[tuple[str, str]]:
-    """:param said: what the answer to the whole text says already."""
+def _answers(found: Several, said: str, whole: Diagnosis) -> list[tuple[str, str]]:
+    """:param said: what the answer to the whole text, ``whole``, says already."""
     session, _ = respond(Session(), found.first)
     counts = asked_in(found.first).wanted == "requests"
     answers = []
@@ -51,11 +53,22 @@ def _answers(found: Several, said: str, verdict: str) -> list[tuple[str, str]]:
         lines = _to_the_point(reply.answer.split("\n"), language, counts=counts)
         if found.numbered:
             answers.append((question, "\n".join(lines) or word("chat.unheard", language)))
-        elif verdict != "no-failure" and not session.proposed and not reply.changed:
+        elif _is_answered(question, whole.job):
+            continue
+        elif whole.verdict != "no-failure" and not session.proposed and not reply.changed:
             continue  # why it failed and what to do is what the diagnosis says
         elif not set(_SIZE.findall("\n".join(lines))) <= set(_SIZE.findall(said)):
             answers.append((question, "\n".join(lines)))
     return answers
+
+
+def _is_answered(question: str, job: Job) -> bool:
+    """Whether a question names a length, and that and all else it names is what the whole text was answered for."""
+    asked = asked_in(question)
+    lengths = (job.get("serving.max_model_len"), job.seq_len)
+    if asked.length is None or asked.length not in lengths or asked.wanted not in ("fit", "amount", "length"):
+        return False
+    return all(job.get(name) == value for name, value in asked.settings.items() if "len" not in name)
 
 
 def _to_the_point(lines: Sequence[str], language: str, *, counts: bool) -> list[str]:

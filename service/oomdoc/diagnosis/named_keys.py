@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import as_written
-from oomdoc.diagnosis.planning.spelling import key_of, names_of, spelled
+from oomdoc.diagnosis.planning.spelling import DASHED, key_of, names_of, own_words, spelled
 from oomdoc.evidence import Message, say
 from oomdoc.intake.named_fields import KeyQuestion
 from oomkb.frameworks import ENGINES, line
@@ -39,14 +39,20 @@ def written_as(framework: str, field: str, value: Any) -> str:
     if field == "serving.kv_dtype" and (own := line(framework, "kv-q8_0")) is not None:
         return own
     for one in _IN_8_BITS if field == "serving.kv_dtype" and value in (None, "int8") else (value,):
-        if one is not None and (found := spelled(framework, field, one)):
-            return ", ".join(_pair(key, said) for key, said in found)
+        found = (spelled(framework, field, one) or own_words(framework, field, one)) if one is not None else ()
+        if found:
+            return ", ".join(_pair(_as_option(framework, key), said) for key, said in found)
     if not names_of(framework, field):
         return ""
     if value is not None:
         return "" if isinstance(value, str) else _pair(key_of(framework, field), value)
     example = _EXAMPLE_SHARE if "utilization" in field else _EXAMPLE
     return ", ".join(key for key, _ in spelled(framework, field, example)) or key_of(framework, field)
+
+
+def _as_option(framework: str, key: str) -> str:
+    """A key as the framework's command takes it, where it is started by one."""
+    return f"--{key}" if framework in DASHED and key[:1] != "-" and "." not in key else key
 
 
 def _pair(key: str, value: Any) -> str:

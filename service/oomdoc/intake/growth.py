@@ -70,7 +70,8 @@ def _by_shape(lines: Sequence[Line]) -> dict[str, list[tuple[int, Signal]]]:
         for line in alike:
             if (size := _RE["figure"].search(line.text[:_WIDTH])) is not None:
                 shown = Signal("memory-usage", line.span(), rank=line.rank)
-                found.setdefault(shape, []).append((to_bytes(size["n"], size["unit"]), shown))
+                held = to_bytes(size["n"] or size["alone"], size["unit"] or size["of"])
+                found.setdefault(shape, []).append((held, shown))
     return found
 
 

@@ -36,7 +36,7 @@ def key_question(text: str) -> KeyQuestion | None:
     """What a text asks the key of; ``None`` where it asks for none, or names no framework or no setting."""
     sentence = next((part for part in _SENTENCE_ENDS.split(text) if ROWS["key_asked"].search(part) is not None), "")
     frameworks = frameworks_named(sentence) or frameworks_named(text) if sentence else ()
-    fields = _fields(sentence) if frameworks else ()
+    fields = _fields(sentence) or _fields(text) if frameworks else ()
     return KeyQuestion(frameworks, fields) if fields else None
 
 
@@ -52,7 +52,7 @@ def _fields(text: str) -> tuple[tuple[str, Any], ...]:
     out: dict[str, Any] = {}
     reached = 0
     for start, end, field, value in found:
-        if start < reached or field in _OF_NO_KEY:
+        if start < reached or field in _OF_NO_KEY or (field == "method" and value in (None, "full")):
             continue
         reached = end
         if out.get(field) is None:

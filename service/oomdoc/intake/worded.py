@@ -125,10 +125,11 @@ def worded(text: str) -> dict[str, list[Mention]]:
             fields = {"serving.kv_dtype": CACHED.get(value, value)} if cached else {field: value}
             mentions = by_field.setdefault(next(iter(fields)), [])
             mentions.append((*match.span(), Alternative(match[0], fields)))
-            other = ROWS["other_stage"].match(text, match.end()) if value.startswith("zero") else None
-            if other is not None:
+            end = match.end() if value.startswith("zero") else len(text)
+            while (other := ROWS["other_stage"].match(text, end)) is not None:  # "ZeRO-1/2/3"
                 named = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
                 mentions.append((*other.span("stage"), named))
+                end = other.end("stage")
     taken = [m[:2] for m in by_field.get("optimizer", ())]
     optimizers, words = _optimizers()
     for match in optimizers.finditer(text):

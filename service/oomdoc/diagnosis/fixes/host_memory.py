@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import DEEPSPEED, Context, Variant, remedy
 from oomdoc.diagnosis.fixes._remedy import step as any_step
-from oomdoc.diagnosis.forms import HOST_USABLE
+from oomdoc.diagnosis.forms import CARD_USABLE, HOST_USABLE
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP
@@ -45,7 +45,7 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     elif context.phase == "save" or (need is not None and need.kind == "merge"):
         if need is not None and need.kind == "merge" and job.sharding in DEEPSPEED:
             yield _step("merge-parts", 0.4, line=_PARTS)
-        elif job.sharding not in (*DEEPSPEED, *FSDP):
+        elif job.sharding not in (*DEEPSPEED, *FSDP) and _placed(job, context, need):
             yield _step("merge", 0.6, line=context.line("merge", _MERGE))
     elif need is not None and need.kind == "load":
         yield from _loaded(job, context, need)
@@ -112,6 +112,14 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     pinned = job.sharding in DEEPSPEED and job.extra.get("pin_memory") is not False
     if pinned and own is None and switch is None and context.host_holds(context.facts.get("unpinned_bytes", 0.0)):
         yield _step("pinned", 0.3, line='"pin_memory": false')
+
+
+def _placed(job: Job, context: Context, need: HostNeed | None) -> bool:
+    """Whether the cards and the machine's memory together hold what a merge needs, as far as they are known."""
+    if need is None or context.device is None:
+        return True
+    cards = (job.gpus or 1) * context.device.capacity_bytes
+    return context.host_holds(max(0.0, need.total_bytes - CARD_USABLE * cards))
 
 
 def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:

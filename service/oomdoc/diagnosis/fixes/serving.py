@@ -128,10 +128,25 @@ def serving_quant(job: Job, context: Context) -> Iterator[Variant]:
     if not context.has("serving.quant"):
         return
     if context.can("fp8"):
-        how = () if context.has("quant-on-load") else (say("fixes.serving-quant.how-fp8"),)
+        on_load = context.has("quant-on-load") and _holds_whole_weights(job, context)
+        how = () if on_load else (say("fixes.serving-quant.how-fp8"),)
         yield Variant(fields={"quant": "fp8"}, effort=0.8, notes=how)
     if has_cuda(context.device):
         yield Variant(fields={"quant": "awq-int4"}, effort=1.5, notes=(say("fixes.serving-quant.how"),))
+
+
+def _holds_whole_weights(job: Job, context: Context) -> bool:
+    """Whether a card holds its part of the 16-bit weights, which are loaded whole before they are quantised
+    (vLLM ``model_loader/base_loader.py``, ``process_weights_after_loading``).
+    """
+    if context.shape is None or context.device is None:
+        return True
+    part = 2.0 * context.shape.params / ((job.tp or 1) * (job.pp or 1))
+    return part <= _WEIGHTS_OF_CARD * context.device.capacity_bytes
+
+
+_WEIGHTS_OF_CARD: Final = 0.95
+"""Share of a card that weights alone may take while they are loaded."""
 
 
 def _smaller_files(job: Job, context: Context) -> Iterator[Variant]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc
-from oomdoc.intake.configs.document import SURE, clean_key
+from oomdoc.intake.configs.document import FILE_FORMS, SURE, clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed_place
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
-from oomkb.frameworks import ENGINES, LAUNCHERS
+from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN
 from oomkb.kept import lazy
 
 
@@ -117,6 +117,9 @@ def _may_stand(doc: Doc, view: View, wanted: Mapping[str, Any]) -> bool:
     # launchers and engines are run by their own names, or as images.
     if doc.form == "shell" and not doc.marks[0] and doc.table.name not in (*LAUNCHERS, *ENGINES):
         open_ = open_ and view.has_any(doc.table.record.adds_beside)
+    # No program of the library itself reads a file: what is in one is read by a script of somebody's own, unless the
+    # person says otherwise.
+    open_ = open_ and not (doc.table.name == PLAIN and doc.form in FILE_FORMS and doc.probability < 1.0)
     added = [key for key, value in wanted.items() if value is not DROP and norm(key) not in view]
     open_ = open_ and (doc.marks[0] or apart or doc.probability >= SURE)
     return not added or (open_ and all(map(doc.table.may_add, added)) and not _rivalled(doc.table, view, added))

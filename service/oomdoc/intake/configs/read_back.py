@@ -109,8 +109,10 @@ _OF_TRAINING: Final = word_set("of_training")
 def stored_otherwise(said: Mapping[str, Any], value: Any) -> bool:
     """Whether a form of weights is not that of the model's files and not one that is made while they are loaded."""
     stored = quant_hint(str(said.get("model") or ""))
-    if value in (None, "none", stored):
+    if value in (None, stored):
         return False
+    if value == "none":
+        return stored in _FEWER_BITS  # bitsandbytes' own files stay as they are, whatever the switch says
     on_load = has(str(said.get("framework")), "quant-on-load") or said.get("framework") not in ENGINES
     return stored is not None or value in _OF_CHECKPOINTS or not (value in _FEWER_BITS or on_load)
 
