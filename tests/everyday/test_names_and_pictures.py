@@ -123,3 +123,20 @@ def test_another_format_is_named_beside_other_cards() -> None:
     text = answered("DeepSeek-R1, the official fp8 weights: is a single 8x H100 80GB server enough?")
     assert "H200" in text
     assert "int4" in text
+
+
+def test_a_share_taken_at_the_start_is_no_fault() -> None:
+    text = answered(
+        "SGLang 起一个 Qwen3-1.7B，nvidia-smi 显示快满了，这么小的模型正常吗？\n\n"
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-1.7B\n"
+        "|   0  NVIDIA A10                     On  |   00000000:3B:00.0 Off |                    0 |\n"
+        "|  0%   38C    P0             58W /  150W |   20480MiB /  23028MiB |      0%      Default |\n"
+    )
+    assert "--mem-fraction-static" in text
+    assert "KV" in text
+
+
+def test_two_names_of_one_run_are_not_set_against_each_other() -> None:
+    text = answered("How many A100 80GB for a full fine-tune of Qwen2.5-32B, AdamW in bf16, FSDP/ZeRO-3, seq 2048?")
+    assert "FSDP" not in text.split("\n\n")[0]
+    assert text.startswith("8 × A100 80GB at least")

@@ -18,7 +18,7 @@ from oomdoc.diagnosis.comparing import grid_for
 from oomdoc.diagnosis.eval_logits import kept_logits
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
 from oomdoc.diagnosis.features import features_of
-from oomdoc.diagnosis.forms import compared
+from oomdoc.diagnosis.forms import Side, compared
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.own_figures import sees_figures
@@ -159,6 +159,8 @@ def _without_failure(
     explained = known or asks_concept(view, topics, outlook)
     figures = choice is not None and choice.careful and view.estimate is not None and not explained
     sides = compared(stated, choice.asked, counts_of_sides(stated)) if choice is not None and figures else ()
+    if choice is not None and choice.asked.wanted == "cards" and _are_one(sides):
+        sides = ()
     look = None if explained else _look(view, cases, warnings)
     diagnosis = Diagnosis(
         verdict="no-failure",
@@ -184,6 +186,17 @@ def _without_failure(
     if plans and diagnosis.outlook is not None and diagnosis.outlook.answer in ("tight", "does-not-fit"):
         diagnosis = _planned(diagnosis)
     return replace(diagnosis, summary=summarise(view, diagnosis))
+
+
+def _are_one(sides: Sequence[Side]) -> bool:
+    """Whether runs that are set against each other take the same cards and as much of each: two names for one."""
+    needs = [side.needed_bytes or 0.0 for side in sides]
+    runs = [{n: v for n, v in side.fields.items() if n not in side.asked.fields} for side in sides]
+    return len(sides) > 1 and max(needs) <= _SAME_NEED * min(needs) and all(run == runs[0] for run in runs)
+
+
+_SAME_NEED: Final = 1.01
+"""How many times the least of the needs of one run the largest may be."""
 
 
 def view_of(evidence: Evidence, *, hidden: Collection[str] = ()) -> tuple[View, Job, Look | None, list[Message]]:

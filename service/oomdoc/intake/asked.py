@@ -326,11 +326,20 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
     if failed:
         return asked_in(f"{evidence.prose}\n{evidence.digest}")
     if evidence.prose:
-        return asked_in(evidence.prose)
+        said = asked_in(evidence.prose)
+        return said.but(wanted="reserved") if said.wanted in ("fit", "amount") and _shows_share(evidence) else said
     found = asked_in("\n".join(document.text[:2000] for document in evidence.documents))
     # Sizes of a document are settings of it, which its own reader reads.
     lengths: dict[str, None] = dict.fromkeys(("length", "target_length", "request_length", "completion"))
     return found.but(**lengths, settings={}, axes=(), numbers=())
+
+
+def _shows_share(evidence: Evidence) -> bool:
+    """Whether a question shows that an engine holds most of a card, as one does that takes its share at the start."""
+    if not has(evidence.framework, "serving.utilization") or "?" not in evidence.prose.replace("？", "?"):
+        return False
+    shown = (s.data for s in evidence.find("nvidia-smi-memory"))
+    return any(_MOST_OF_A_CARD <= data["used_bytes"] / data["total_bytes"] < 1 for data in shown if data["total_bytes"])
 
 
 def asked_beside(evidence: Evidence) -> Wanted:
