@@ -2,7 +2,8 @@
 
 usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl]
 
-Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``) and on the kept words of the
+Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``, and ``hard`` where the text
+was written to be near another class) and on the kept words of the
 labelled reports in which no program printed its failure (``fit_ranker.py --collect``), each of which is a complaint.
 The topics' example questions (``kb/oomkb/topics``) are questions.
 Without ``--write``: cross-validation, of the reports by repository. ``--test``: figures on labelled texts of one's own.
@@ -33,13 +34,19 @@ TOPIC_WEIGHT = 0.08
 """What an example question of a topic counts beside a text of ``asks.jsonl``."""
 
 
+HARD_WEIGHT = 0.5
+"""What a text that was written to be near another class counts: people write fewer of them."""
+
+
 def _topics() -> list[set[int]]:
     return [words_of(text) for topic in topics().values() for texts in topic.questions.values() for text in texts]
 
 
-def _asks(path: Path) -> tuple[list[set[int]], np.ndarray[Any, Any]]:
+def _asks(path: Path) -> tuple[list[set[int]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """(words, class, weight) of each text."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [words_of(row["text"]) for row in rows], np.array([CLASSES.index(row["class"]) for row in rows])
+    weight = np.array([HARD_WEIGHT if row.get("hard") else 1.0 for row in rows])
+    return [words_of(row["text"]) for row in rows], np.array([CLASSES.index(row["class"]) for row in rows]), weight
 
 
 def _reports() -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -53,16 +60,17 @@ def _reports() -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any], np.nda
     return [np.asarray(row.words) for row in rows], weight, np.array([row.fold for row in rows])
 
 
-def _fit(
-    asks: Sequence[Any], label: np.ndarray[Any, Any], reports: Sequence[Any], weight: np.ndarray[Any, Any], known: Any
-) -> Any:
+def _fit(texts: Any, labelled: Any, known: Any) -> Any:
     """Every class counts alike.
 
+    :param texts: (words, class, weight) of the texts of ``asks.jsonl``.
+    :param labelled: (words, weight) of reports.
     :param known: questions of topics.
     """
+    (asks, label, counts), (reports, weight) = texts, labelled
     parts = [label, np.full(len(reports), CLASSES.index("complaint")), np.full(len(known), CLASSES.index("question"))]
     classes = np.concatenate(parts)
-    w = np.concatenate([np.ones(len(asks)), weight, np.full(len(known), TOPIC_WEIGHT)])
+    w = np.concatenate([counts, weight, np.full(len(known), TOPIC_WEIGHT)])
     for k in range(len(CLASSES)):
         w[classes == k] *= len(asks) / len(CLASSES) / w[classes == k].sum()
     return cause_words.fit(
@@ -92,16 +100,17 @@ def _show(name: str, p: np.ndarray[Any, Any], label: np.ndarray[Any, Any]) -> No
     )
 
 
-def _cross_validate(asks: Sequence[Any], label: np.ndarray[Any, Any], labelled: Any, known: Sequence[Any]) -> None:
+def _cross_validate(texts: Any, labelled: Any, known: Sequence[Any]) -> None:
     """Print the figures of texts, reports and questions of topics that a fit has not seen."""
-    reports, weight, report_fold = labelled
+    (asks, label, counts), (reports, weight, report_fold) = texts, labelled
     fold, known_fold = np.arange(len(asks)) % FOLDS, np.arange(len(known)) % FOLDS
     mine, theirs = np.zeros((len(asks), len(CLASSES))), np.zeros((len(reports), len(CLASSES)))
     of_topics = np.zeros((len(known), len(CLASSES)))
     for k in range(FOLDS):
         inside, kept = np.flatnonzero(fold != k), np.flatnonzero(report_fold != k)
         others = [known[i] for i in np.flatnonzero(known_fold != k)]
-        fitted = _fit([asks[i] for i in inside], label[inside], [reports[i] for i in kept], weight[kept], others)
+        some = ([asks[i] for i in inside], label[inside], counts[inside])
+        fitted = _fit(some, ([reports[i] for i in kept], weight[kept]), others)
         of_topics[known_fold == k] = _probable(fitted, [known[i] for i in np.flatnonzero(known_fold == k)])
         mine[fold == k] = _probable(fitted, [asks[i] for i in np.flatnonzero(fold == k)])
         theirs[report_fold == k] = _probable(fitted, [reports[i] for i in np.flatnonzero(report_fold == k)])
@@ -116,15 +125,13 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--test", type=Path)
     args = parser.parse_args()
-    asks, label = _asks(ASKS)
-    reports, weight, report_fold = _reports()
-    known = _topics()
+    texts, (reports, weight, report_fold), known = _asks(ASKS), _reports(), _topics()
     if not args.write:
-        _cross_validate(asks, label, (reports, weight, report_fold), known)
-    fitted = _fit(asks, label, reports, weight, known)
+        _cross_validate(texts, (reports, weight, report_fold), known)
+    fitted = _fit(texts, (reports, weight), known)
     if args.test:
-        texts, labels = _asks(args.test)
-        _show(args.test.name, _probable(fitted, texts), labels)
+        tested, labels, _ = _asks(args.test)
+        _show(args.test.name, _probable(fitted, tested), labels)
     if args.write:
         cause_words.write(fitted, cause_words.SHIPPED.with_name(WEIGHTS))
         print(f"{WEIGHTS}: {len(fitted.features)} features")

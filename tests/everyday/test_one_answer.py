@@ -146,7 +146,7 @@ def test_a_served_run_through_every_door(engine: str, said: str, quant: str, fla
 @pytest.mark.parametrize(
     "text",
     [
-        "vLLM wont start with Llama-3.1-8B on a 4090, max_model_len not set",
+        "vLLM with Llama-3.1-8B on a 4090, max_model_len not set: does it start?",
         "用 vLLM 部署 Llama-3.1-8B，一张 4090，没有设置 max_model_len，放得下吗？",
         "vllm serve meta-llama/Llama-3.1-8B-Instruct\n\nRTX 4090, will it start?",
     ],
@@ -154,4 +154,10 @@ def test_a_served_run_through_every_door(engine: str, said: str, quant: str, fla
 def test_without_a_length_the_engine_s_own_counts(text: str) -> None:
     document = oomdoc.diagnose(text).document()
     assert document["outlook"]["answer"] == "does-not-fit"
+    assert document["estimate"]["serving"]["max_model_len"] == 131072
+
+
+def test_an_engine_that_does_not_start_is_a_failure_at_its_own_length() -> None:
+    document = oomdoc.diagnose("vLLM wont start with Llama-3.1-8B on a 4090, max_model_len not set").document()
+    assert document["verdict"] == "device-oom"
     assert document["estimate"]["serving"]["max_model_len"] == 131072

@@ -23,8 +23,11 @@ from oomkb.pricing import Priced, device_of, shape_of
 from oomkb.units import KIB
 
 
-def held_by_engine(view: View) -> Iterator[Message]:
-    """What an engine that started holds, by its own log: its cache in bytes, or in tokens."""
+def held_by_engine(view: View, *, whole: bool = True) -> Iterator[Message]:
+    """What an engine that started holds, by its own log: its cache in bytes, or in tokens.
+
+    :param whole: nothing where the log does not show the weights too.
+    """
     found = {
         name: last_signal(view, f"vllm-{name}") for name in ("weights", "profile", "kv-cache-memory", "concurrency")
     }
@@ -33,9 +36,13 @@ def held_by_engine(view: View) -> Iterator[Message]:
     cache = printed.get("kv_cache_bytes")
     if cache is None and length and requests and served and served.length:
         cache = length * requests * served.token_bytes
-    if printed.get("weights_bytes") is None or cache is None:
+    weights = printed.get("weights_bytes")
+    if cache is None or (whole and weights is None):
         return
-    yield say("answer.engine-holds", weight_bytes=printed["weights_bytes"], cache_bytes=cache)
+    if weights is None:
+        yield say("answer.engine-cache", cache_bytes=cache)
+    else:
+        yield say("answer.engine-holds", weight_bytes=weights, cache_bytes=cache)
     if length and requests:
         yield say("answer.engine-room", tokens=f"{round(length * requests):,}", requests=requests, length=f"{length:,}")
 

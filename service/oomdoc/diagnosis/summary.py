@@ -13,7 +13,7 @@ from oomdoc.diagnosis.planned import asks_why_held, is_planned
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
 from oomdoc.diagnosis.serving_answers import held_by_engine, room
-from oomdoc.diagnosis.tables import read_tables
+from oomdoc.diagnosis.tables import read_tables, shown_use
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, Outcome, say
 from oomdoc.intake.asked import asked_of, not_read
@@ -73,12 +73,15 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return (say("summary.solved"),)
     if outcome is not None and outcome.name == "printed-table" and (read := tuple(read_tables(view.evidence))):
         return read
+    shown = tuple(shown_use(view.evidence))
     keys = tuple(keys_asked(asked_of(view.evidence).key)) if is_planned(view.evidence) else ()
     if found.explained:
         return (*keys, *_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)
     if keys and (not answer or answer[0].key in ("answer.no-run", "answer.unknown")):
         return keys
+    if shown and answer and answer[0].key in ("answer.no-run", "answer.unknown"):
+        return shown
     if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
         listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]
         return (say("topic.none-sure", topics=listed), *answer)
@@ -103,13 +106,15 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:
         healthy = outcome is not None and outcome.kind == "healthy"
-        if healthy and (held := tuple(held_by_engine(view))):
+        if healthy and (held := tuple(held_by_engine(view, whole=asks_why_held(view.evidence, found.job)))):
             return held
         if healthy and asks_why_held(view.evidence, found.job):
             return (say("answer.reserved-plain"),)
         level = next((s for s in view.evidence.signals if s.name == "level-over-steps"), None)
         if level is not None and any(s.name == "growth-stated" for s in view.evidence.signals):
             return (say("answer.level", points=level.data["points"], size_bytes=level.data["last_bytes"]),)
+        if shown:
+            return shown
         return (say("summary.healthy" if healthy else "summary.no-failure"),)
     sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
     if outlook == "fits":

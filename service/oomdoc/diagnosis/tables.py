@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from oomdoc.evidence import Evidence, Message, say
 
@@ -12,6 +13,44 @@ def read_tables(evidence: Evidence) -> Iterator[Message]:
     yield from _allocator(evidence)
     yield from _estimate(evidence)
     yield from _placement(evidence)
+
+
+def shown_use(evidence: Evidence) -> Iterator[Message]:
+    """What a run that goes on or has ended is shown to hold: cards in ``nvidia-smi``, printed peaks, its last step."""
+    yield from _finished(evidence)
+    yield from _cards(evidence)
+
+
+def _finished(evidence: Evidence) -> Iterator[Message]:
+    done = [s.data for s in evidence.find("progress") if s.data.get("share") == 100 and s.data.get("of")]
+    if done:
+        yield say("table.finished", step=done[-1]["step"], of=done[-1]["of"])
+    for kind in ("reserved", "allocated"):
+        sizes = [s.data.get(f"{kind}_bytes", 0) for s in evidence.find("memory-printed") if s.data.get("peak")]
+        if any(sizes):
+            yield say(f"table.peak-{kind}", size_bytes=max(sizes))
+
+
+def _cards(evidence: Evidence) -> Iterator[Message]:
+    shown = [s.data for s in evidence.find("nvidia-smi-memory")]
+    named = [s.data["index"] for s in evidence.find("nvidia-smi-gpu")]
+    named = named if len(named) == len(shown) else list(range(len(shown)))
+    rows = {
+        index: say("table.card", index=index, used_bytes=data["used_bytes"], total_bytes=data["total_bytes"])
+        for index, data in zip(named, shown, strict=True)
+    }
+    if not rows:
+        return
+    fullest = max(shown, key=lambda data: data["used_bytes"] / data["total_bytes"])
+    free = fullest["total_bytes"] - fullest["used_bytes"]
+    yield say("table.cards", cards=list(rows.values())[:_MAX_CARDS])
+    full = free < _NEARLY_FULL * fullest["total_bytes"]
+    yield say("table.cards-full" if full else "table.cards-room", free_bytes=free)
+
+
+_MAX_CARDS: Final = 8
+_NEARLY_FULL: Final = 0.08
+"""Share of a card below which what is free is little."""
 
 
 def _allocator(evidence: Evidence) -> Iterator[Message]:

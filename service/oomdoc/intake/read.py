@@ -35,6 +35,7 @@ from oomdoc.intake.supposed import (
     behind_solved,
     failed,
     is_over,
+    stands_alone,
     supposed_in,
     suppositions_in,
     tells_of_a_run,
@@ -71,9 +72,9 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     """
     whole = _read(sources, options)
     if (failed(whole) or is_over(whole)) and whole.prose and (behind := behind_solved(whole.prose)):
-        now = _read([Source("input", behind)], options)
-        if not failed(now) and not is_over(now):
-            return with_shared(now, whole)
+        now = with_shared(_read([Source("input", behind)], options), whole)
+        if not failed(now) and not is_over(now) and stands_alone(now):
+            return now
     questions = suppositions_in(whole.prose) if failed(whole) else ()
     if not questions:
         return whole

@@ -22,8 +22,9 @@ from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 _RE: Final = patterns(__file__)
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
-_RESERVED: Final = frozenset({"swift", "titan"})
-"""What ms-swift and torchtitan print is what the allocator holds."""
+_RESERVED: Final = frozenset({"swift", "titan", "unsloth"})
+"""What ms-swift, torchtitan and Unsloth's notebooks print is what the allocator holds."""
+_PEAKS: Final = frozenset({*_RESERVED, "verl"})
 _GIB: Final = 1 << 30
 _MAX_POINTS: Final = 64
 _MIB_FROM, _KIB_FROM = 4e3, 4e6
@@ -180,8 +181,7 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
         figure = "reserved_bytes" if kind in _RESERVED else "allocated_bytes"
         size = round(float(text) * _GIB)
         if figure not in largest or size > largest[figure].data[figure]:
-            peak = kind in ("swift", "titan", "verl")
-            data = MappingProxyType({figure: size, "peak": peak})
+            data = MappingProxyType({figure: size, "peak": kind in _PEAKS})
             largest[figure] = Signal("memory-printed", line.span(found.start() + 1), data)
     return list(largest.values())
 

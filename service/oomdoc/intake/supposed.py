@@ -12,6 +12,7 @@ from typing import Final
 from oomdoc.evidence import Evidence, Fact, Source, Supposed
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.topics import SHOWN, topics_in
 
 _RE: Final = patterns(__file__)
 _OF_BOTH: Final = ("model", "params_b", "method", "objective")
@@ -62,6 +63,11 @@ def with_shared(rest: Evidence, whole: Evidence) -> Evidence:
     """What is read of the question behind a failure that is over, with what the failed run has in common with it."""
     facts = {**_shared(_KEPT, rest, whole), **rest.facts}
     return replace(rest, facts=facts, framework=rest.framework or whole.framework)
+
+
+def stands_alone(question: Evidence) -> bool:
+    """Whether a question behind a failure that is over is about a run or a known topic, and not about that failure."""
+    return not _RUN.isdisjoint(question.facts) or max(topics_in(question.prose).values(), default=0.0) >= SHOWN
 
 
 def _supposed(text: str) -> str:

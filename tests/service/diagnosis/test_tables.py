@@ -37,3 +37,33 @@ def test_deepspeeds_estimate_is_read_and_said_to_leave_out_activations() -> None
 def test_ollamas_split_says_what_did_not_fit() -> None:
     text = said(PLACEMENT)
     assert all(part in text for part in ("50 %", "20.00 GiB", "num_ctx"))
+
+
+CARDS = """\
+|   0  NVIDIA A100-SXM4-80GB          On  |   00000000:07:00.0 Off |                    0 |
+| N/A   38C    P0             67W /  400W |   {first}MiB /  81920MiB |     22%      Default |
+|   1  NVIDIA A100-SXM4-80GB          On  |   00000000:0B:00.0 Off |                    0 |
+| N/A   39C    P0             71W /  400W |   40960MiB /  81920MiB |     25%      Default |
+"""
+
+
+def test_cards_in_use_are_read_from_nvidia_smi() -> None:
+    text = oomdoc.diagnose(f"{CARDS.format(first='51200')}\nanything wrong here?", language_model=False).text()
+    assert "GPU 0 50.00 GiB of 80.00 GiB, GPU 1 40.00 GiB of 80.00 GiB" in text
+    assert "30.00 GiB of the fullest are free" in " ".join(text.split())
+
+
+def test_the_command_above_its_output_is_no_question() -> None:
+    report = oomdoc.diagnose(f"nvidia-smi\n{CARDS.format(first='80896')}", language_model=False)
+    assert not report.document().get("topics")
+    assert "Only 1.00 GiB of the fullest are free" in " ".join(report.text().split())
+
+
+def test_a_run_that_ended_says_its_peak() -> None:
+    text = oomdoc.diagnose(
+        "{'train_runtime': 812.4, 'train_samples_per_second': 3.1, 'train_loss': 0.73, 'epoch': 3.0}\n"
+        "100%|██████████| 325/325 [13:32<00:00,  2.50s/it]\nPeak reserved memory = 9.857 GB.\n",
+        language_model=False,
+    ).text()
+    assert "step 325 of 325" in text
+    assert "9.86 GiB" in text

@@ -158,9 +158,9 @@ def test_no_word_goes_over_what_a_machine_printed() -> None:
 
 
 def test_a_failure_that_only_the_model_sees() -> None:
-    text = "The card is simply full before the second epoch begins, every time, with Qwen2.5-7B and LoRA. Batch 4."
+    text = "By the second epoch nothing is left on it, with Qwen2.5-7B and LoRA. Batch 4."
     assert diagnose(read_text(text), plans=False).verdict in ("no-failure", "unclear")
-    evidence = read_with(text, {"what": "device-memory", "what_quote": "The card is simply full", "causes": []})
+    evidence = read_with(text, {"what": "device-memory", "what_quote": "nothing is left on it", "causes": []})
     assert diagnose(evidence, plans=False).verdict == "device-oom"
 
 

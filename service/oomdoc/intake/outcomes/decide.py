@@ -114,6 +114,10 @@ _COMPLAINS: Final = 0.6
 """Probability of a complaint from which one counts where nothing failed by name."""
 _COMPLAINS_PLAINLY: Final = 0.7
 """Probability of a complaint from which one counts even where the size of something is asked for."""
+_WONDERS: Final = 0.65
+"""Probability of a complaint below which a text that asks about a known topic is answered by the topic."""
+_COMPLAINS_OF_MEMORY: Final = 0.8
+"""Probability of a complaint from which it is one of memory though no word of it names memory."""
 _COMPLAINS_AND_COUNTS: Final = 0.95
 """The same where the number of something is asked for: cards, requests, the largest batch or length."""
 _COUNTS: Final = frozenset({"cards", "batch", "length", "requests", "cache"})
@@ -174,7 +178,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
         return outcome
     nothing = outcome is None or outcome.kind == "question"
     # What only may be a complaint, and asks about a topic that is known, is answered by the topic.
-    wondered = wanted.questions > 0 and asked.complaint < _COMPLAINS_PLAINLY
+    wondered = wanted.questions > 0 and asked.complaint < _WONDERS
     if (
         nothing
         and (wondered or _RE["no_failure"].search(words))
@@ -186,7 +190,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | No
     if (
         why_held
         or (sized and not plainly)
-        or _RE["of_memory"].search(words) is None
+        or (asked.complaint < _COMPLAINS_OF_MEMORY and _RE["of_memory"].search(words) is None)
         or _is_denied(asked.complains.text)
     ):
         return outcome
