@@ -358,9 +358,13 @@ def topics_of(evidence: Evidence) -> Mapping[str, float]:
 
 
 def topics_told(evidence: Evidence) -> Mapping[str, float]:
-    """The topics of a failure that is only told of, in a few words; none of one that a program printed."""
-    outcome = evidence.outcome
-    told = outcome is not None and (outcome.kind == "said" or outcome.name == "trouble")
+    """The topics of a failure that is only told of, or quoted without a size; none of one that a program printed."""
+    outcome, root = evidence.outcome, evidence.root
+    told = outcome is not None and (
+        outcome.kind == "said"
+        or outcome.name == "trouble"
+        or (outcome.span.text.strip() in evidence.prose and (root is None or root.requested_bytes is None))
+    )
     return topics_in(evidence.prose) if told and len(evidence.prose) <= _MAX_CHARACTERS_TOLD else {}
 
 
