@@ -15,9 +15,11 @@ from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.sums import held_by, reasons
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
+from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.result import FoundTopic
 from oomdoc.diagnosis.run_words import experts_held
 from oomdoc.intake.asked import asked_in
+from oomdoc.intake.named_fields import key_question
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
 from oomkb.errors import OomdocError
@@ -309,6 +311,13 @@ def invented(priced: Priced | None, job: Job, language: str) -> Reply:
 def of_topics(found: Sequence[FoundTopic], language: str) -> list[str]:
     """What is known of the concepts that a turn asks about."""
     return [render(message, language) for message in sentences_of(found, titled=True)]
+
+
+def of_keys(text: str, session: Session) -> Reply | None:
+    """The keys of the settings that a turn asks the name of; nothing is changed by it."""
+    known = (session.job.framework,) if session.job.framework else ()
+    lines = [render(message, session.language) for message in keys_asked(key_question(text, known))]
+    return Reply(joined(lines), {}, session.job) if lines else None
 
 
 def not_understood(reply: Reply, language: str) -> Reply:

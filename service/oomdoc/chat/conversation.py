@@ -126,6 +126,8 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if not session.steps or is_pasted(text):
         return _describe(session, text, context)
     text = without_echo(multiplied(text))
+    if (keys := answers.of_keys(text, session)) is not None:
+        return session, keys
     session, counted = usual_requests(session, text)
     if counted is not None:
         return session, counted

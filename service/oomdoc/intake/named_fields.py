@@ -32,10 +32,13 @@ class KeyQuestion:
     """Job fields with the value that is wanted, ``None`` where none is said."""
 
 
-def key_question(text: str) -> KeyQuestion | None:
-    """What a text asks the key of; ``None`` where it asks for none, or names no framework or no setting."""
+def key_question(text: str, known: tuple[str, ...] = ()) -> KeyQuestion | None:
+    """What a text asks the key of; ``None`` where it asks for none, or names no framework or no setting.
+
+    :param known: the frameworks that are meant where none is named.
+    """
     sentence = next((part for part in _SENTENCE_ENDS.split(text) if ROWS["key_asked"].search(part) is not None), "")
-    frameworks = frameworks_named(sentence) or frameworks_named(text) if sentence else ()
+    frameworks = frameworks_named(sentence) or frameworks_named(text) or known if sentence else ()
     fields = _fields(sentence) or _fields(text) if frameworks else ()
     return KeyQuestion(frameworks, fields) if fields else None
 
