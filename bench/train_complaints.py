@@ -3,9 +3,9 @@
 usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl]
 
 Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``, and ``hard`` where the text
-was written to be near another class) and on the kept words of the
-labelled reports in which no program printed its failure (``fit_ranker.py --collect``), each of which is a complaint.
-The topics' example questions (``kb/oomkb/topics``) are questions.
+was written to be near another class) and on the kept words of the labelled reports in which no program printed its
+failure (``fit_ranker.py --collect``), each of which is a complaint. The example questions of topics
+(``kb/oomkb/topics``) are questions.
 Without ``--write``: cross-validation, of the reports by repository. ``--test``: figures on labelled texts of one's own.
 """
 
@@ -32,8 +32,6 @@ REPORT_WEIGHT = {"cases": 0.1, "short_texts": 0.2}
 """What a case's symptom or a short text counts beside a text of ``asks.jsonl``; other reports count 0.25."""
 TOPIC_WEIGHT = 0.08
 """What an example question of a topic counts beside a text of ``asks.jsonl``."""
-
-
 HARD_WEIGHT = 0.5
 """What a text that was written to be near another class counts: people write fewer of them."""
 

@@ -14,6 +14,7 @@ import json
 from collections import defaultdict
 from pathlib import Path
 
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.intake import read_text
 from oomdoc.intake.configs import to_job
 from oomkb.errors import OomdocError
@@ -38,7 +39,7 @@ def _need_of_card(text: str) -> tuple[str, float] | None:
     if not capacity or priced.job.objective == "inference":
         return None
     open_ = [name for name in _GROUPED_BY if name in estimate.assumed]
-    return ", ".join(open_) or "nothing", (estimate.needed_bytes or estimate.process_bytes) / capacity
+    return ", ".join(open_) or "nothing", needed_of(estimate) / capacity
 
 
 def main() -> None:

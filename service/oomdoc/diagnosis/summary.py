@@ -66,6 +66,15 @@ def _weights_in_files(view: View, found: Diagnosis) -> Iterator[Message]:
         yield say("answer.in-files", model=model_of(found.job), size_bytes=2.0 * view.shape.params)
 
 
+_NOT_WORKED_OUT: Final = ("answer.no-run", "answer.unknown")
+"""Answers that say of a question only that nothing can be worked out."""
+
+
+def _topics_near(view: View) -> Iterator[Message]:
+    if near := near_topics(view.evidence):
+        yield say("topic.none-sure", topics=[say("topic.named", title=topic.title, id=topic.id) for topic in near])
+
+
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
     outcome = view.evidence.outcome
@@ -78,13 +87,10 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if found.explained:
         return (*keys, *_weights_in_files(view, found), *sentences_of(found.topics))
     answer = answer_to(view, found)
-    if keys and (not answer or answer[0].key in ("answer.no-run", "answer.unknown")):
+    if keys and not answer:
         return keys
-    if shown and answer and answer[0].key in ("answer.no-run", "answer.unknown"):
-        return shown
-    if answer and answer[0].key in ("answer.no-run", "answer.unknown") and (near := near_topics(view.evidence)):
-        listed = [say("topic.named", title=topic.title, id=topic.id) for topic in near]
-        return (say("topic.none-sure", topics=listed), *answer)
+    if answer and answer[0].key in _NOT_WORKED_OUT:
+        return keys or shown or (*_topics_near(view), *answer)
     if answer:
         short = found.outlook is not None and found.outlook.answer != "fits" and not found.sides
         layers_first = [*_other_plans(found), *found.plans] if _asks_layers(found) else found.plans

@@ -32,18 +32,16 @@ def _finished(evidence: Evidence) -> Iterator[Message]:
 
 
 def _cards(evidence: Evidence) -> Iterator[Message]:
-    shown = [s.data for s in evidence.find("nvidia-smi-memory")]
+    shown = [s.data for s in evidence.find("nvidia-smi-memory") if s.data["total_bytes"]]
     named = [s.data["index"] for s in evidence.find("nvidia-smi-gpu")]
-    named = named if len(named) == len(shown) else list(range(len(shown)))
-    rows = {
-        index: say("table.card", index=index, used_bytes=data["used_bytes"], total_bytes=data["total_bytes"])
-        for index, data in zip(named, shown, strict=True)
-    }
-    if not rows:
+    cards = dict(zip(named if len(named) == len(shown) else range(len(shown)), shown, strict=True))
+    if not cards:
         return
-    fullest = max(shown, key=lambda data: data["used_bytes"] / data["total_bytes"])
+    fullest = max(cards.values(), key=lambda data: data["used_bytes"] / data["total_bytes"])
     free = fullest["total_bytes"] - fullest["used_bytes"]
-    yield say("table.cards", cards=list(rows.values())[:_MAX_CARDS])
+    yield say(
+        "table.cards", cards=[say("table.card", index=index, **data) for index, data in cards.items()][:_MAX_CARDS]
+    )
     full = free < _NEARLY_FULL * fullest["total_bytes"]
     yield say("table.cards-full" if full else "table.cards-room", free_bytes=free)
 

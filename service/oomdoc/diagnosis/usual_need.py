@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final
 
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.evidence import Evidence
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.estimate import Estimate, Interval, Later
@@ -37,7 +37,7 @@ def with_usual_need(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, 
     if not capacity or priced.job.objective == "inference":
         return None
     most = MAX_NEED_OF_CARD * capacity
-    if _need(priced.estimate) <= most:
+    if needed_of(priced.estimate) <= most:
         return None
     tried: list[tuple[Job, Priced]] = []
     for fields in _smaller(job, priced.job):
@@ -48,14 +48,10 @@ def with_usual_need(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, 
             continue
     if not tried:
         return None
-    usual = [run for run in tried if _need(run[1].estimate) <= most]
-    by_need = partial(sorted, key=lambda run: _need(run[1].estimate))
-    found, smaller = by_need(usual)[-1] if usual else by_need(tried)[0]
+    tried.sort(key=lambda run: needed_of(run[1].estimate))
+    usual = [run for run in tried if needed_of(run[1].estimate) <= most]
+    found, smaller = usual[-1] if usual else tried[0]
     return found, replace(smaller, estimate=_up_to(smaller.estimate, priced.estimate, most))
-
-
-def _need(estimate: Estimate) -> float:
-    return estimate.needed_bytes or estimate.process_bytes
 
 
 def _smaller(job: Job, completed: Job) -> Iterator[dict[str, Any]]:

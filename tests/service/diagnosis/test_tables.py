@@ -53,6 +53,11 @@ def test_cards_in_use_are_read_from_nvidia_smi() -> None:
     assert "30.00 GiB of the fullest are free" in " ".join(text.split())
 
 
+def test_a_card_without_any_memory_is_no_card() -> None:
+    text = oomdoc.diagnose("|  41021MiB / 000MiB |\nis this ok?", language_model=False).text()
+    assert "GiB of the fullest" not in text
+
+
 def test_the_command_above_its_output_is_no_question() -> None:
     report = oomdoc.diagnose(f"nvidia-smi\n{CARDS.format(first='80896')}", language_model=False)
     assert not report.document().get("topics")
