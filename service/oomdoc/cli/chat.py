@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -45,18 +46,26 @@ def chat(
 
 
 def _batch(path: Path) -> None:
-    from oomdoc.chat.conversation import respond
-    from oomdoc.chat.session import Session
+    from oomdoc.cli.rows import answered
 
     with progress() as bar:
         task = bar.add_task("answering", total=None)
-        for _, row in json_lines(path):
-            session, replies = Session(), []
-            for turn in row.get("turns") or []:
-                session, reply = respond(session, str(turn))
-                replies.append(reply.document())
-            print_json({"id": row.get("id"), "replies": replies}, line=True)
+        for document in answered(_replies, json_lines(path)):
+            print_json(document, line=True)
             bar.advance(task)
+
+
+def _replies(numbered: tuple[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """The document of one conversation of a batch."""
+    from oomdoc.chat.conversation import respond
+    from oomdoc.chat.session import Session
+
+    _, row = numbered
+    session, replies = Session(), []
+    for turn in row.get("turns") or []:
+        session, reply = respond(session, str(turn))
+        replies.append(reply.document())
+    return {"id": row.get("id"), "replies": replies}
 
 
 def _converse(format_: Format, file: Path | None) -> None:

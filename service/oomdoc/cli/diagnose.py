@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -150,30 +151,39 @@ def _log(path: Path) -> Source:
 
 
 def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: bool, language_model: bool) -> None:
+    from oomdoc.cli.rows import answered
+
+    work = partial(_answer, path, options, lang, plans, language_model)
+    with progress() as bar:
+        task = bar.add_task("diagnosing", total=None)
+        for document in answered(work, json_lines(path)):
+            print_json(document, line=True)
+            bar.advance(task)
+
+
+def _answer(
+    path: Path,
+    options: Mapping[str, Any],
+    lang: Language,
+    plans: bool,
+    language_model: bool,
+    numbered: tuple[int, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """The document of one row of a batch: its report, or why there is none."""
     from oomdoc.library import diagnose as run
     from oomdoc.report.document import SCHEMA
     from oomdoc.report.estimates import refused_document
 
-    with progress() as bar:
-        task = bar.add_task("diagnosing", total=None)
-        for number, row in json_lines(path):
-            identifier = row.get("id")
-            try:
-                if not isinstance(row.get("text"), str):
-                    raise InputError(
-                        "no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}'
-                    )
-                report = run(
-                    row["text"],
-                    options={**options, **_stated(row)},
-                    language=lang,
-                    plans=plans,
-                    language_model=language_model,
-                )
-                print_json(report.document(identifier=identifier), line=True)
-            except OomdocError as error:
-                print_json(refused_document(SCHEMA, identifier, error), line=True)
-            bar.advance(task)
+    number, row = numbered
+    identifier, text = row.get("id"), row.get("text")
+    try:
+        if not isinstance(text, str):
+            raise InputError("no text", where=f"{path}:{number}", hint='each line is {"id": ..., "text": "..."}')
+        stated = {**options, **_stated(row)}
+        report = run(text, options=stated, language=lang, plans=plans, language_model=language_model)
+        return report.document(identifier=identifier)
+    except OomdocError as error:
+        return refused_document(SCHEMA, identifier, error)
 
 
 def _stated(row: Mapping[str, Any]) -> Mapping[str, Any]:

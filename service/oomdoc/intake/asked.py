@@ -284,8 +284,10 @@ def asked_in(prose: str) -> Asked:
 
 def _asks_why_a_share(text: str, engine: str | None) -> bool:
     """Whether a reason is asked for beside an engine and a size that is most of the card's."""
+    if engine is None or not has(engine, "serving.utilization") or ROWS["why"].search(text) is None:
+        return False
     whole = value_of(text, "card_memory")
-    if engine is None or whole is None or not has(engine, "serving.utilization") or ROWS["why"].search(text) is None:
+    if whole is None:
         return False
     sizes = (q.value for q in quantities_in(text) if q.role in ("used_memory", "other_memory"))
     return any(_MOST_OF_A_CARD * whole <= size < whole for size in sizes)

@@ -50,23 +50,24 @@ def cheapest_sets(
 
 def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
     """(sets, members) places in ascending order, the missing ones of smaller sets -1 at the end, and (sets,) costs."""
-    padded, most = np.append(costs, 0.0), max(sizes)
-    parts = []
-    for size in sizes:
-        chosen = _combinations(len(costs), size)
-        parts.append(np.pad(chosen, ((0, 0), (0, most - size)), constant_values=-1))
-    members = np.concatenate(parts)
+    members, padded = _members(len(costs), tuple(sizes)), np.append(costs, 0.0)
     totals = np.zeros(len(members))
     for column in members.T:
         totals += padded[column]
     return members, totals
 
 
-@lru_cache(maxsize=64)
-def _combinations(count: int, size: int) -> Any:
-    """(sets, size) as :func:`itertools.combinations` has them, row by row."""
-    places = chain.from_iterable(combinations(range(count), size))
-    return np.fromiter(places, dtype=np.intp).reshape(-1, size)
+@lru_cache(maxsize=32)
+def _members(count: int, sizes: tuple[int, ...]) -> Any:
+    """(sets, members) of ``count`` places, each size as :func:`itertools.combinations` has it, row by row."""
+    members = np.full((sum(math.comb(count, size) for size in sizes), max(sizes)), -1, dtype=np.int16)
+    start = 0
+    for size in sizes:
+        end = start + math.comb(count, size)
+        places = chain.from_iterable(combinations(range(count), size))
+        members[start:end, :size] = np.fromiter(places, dtype=np.int16).reshape(-1, size)
+        start = end
+    return members
 
 
 _AT_ONCE: Final = 512
@@ -179,10 +180,13 @@ class Search:
 
         def filled(sets: Any) -> Any:
             """(sets,) shares of the room."""
-            return self.space.surrogate.margin * self._stacked.process_bytes(sets) / self._rooms[sets].max(axis=1)
+            room = self._rooms[sets].max(axis=1) if self.goal.hardware else self.room_bytes
+            return self.space.surrogate.margin * self._stacked.process_bytes(sets) / room
 
         def likely(sets: Any) -> Any:
-            return self._are_of_goal(sets) & (filled(sets) <= _SURROGATE_MARGIN)
+            chosen = self._are_of_goal(sets)
+            chosen[chosen] = filled(sets[chosen]) <= _SURROGATE_MARGIN if chosen.any() else False
+            return chosen
 
         count = len(self.candidates)
         sizes = [size for size in range(1, _DEPTH + 1) if math.comb(count, size) <= _MOST_SETS]

@@ -167,7 +167,12 @@ class Stacked:
 
     def process_bytes(self, sets: Any) -> Any:
         """(sets,) predicted process memory, of (sets, members) places."""
-        values = np.array(self._surrogate.base) * self._ratios[sets].prod(axis=1)
-        phases = np.add.reduceat(values, self._surrogate.starts, axis=1) + self._added[sets].sum(axis=1)
-        overheads = self._surrogate.overhead * self._overheads[sets].prod(axis=1)
+        first, *further = (column for column in np.asarray(sets).T if column.max() >= 0)  # -1 changes nothing
+        values = np.array(self._surrogate.base) * self._ratios[first]
+        added, overheads = self._added[first], self._surrogate.overhead * self._overheads[first]
+        for column in further:
+            values *= self._ratios[column]
+            added += self._added[column]
+            overheads *= self._overheads[column]
+        phases = np.add.reduceat(values, self._surrogate.starts, axis=1) + added
         return np.maximum(phases.max(axis=1), 0.0) + overheads

@@ -1,0 +1,66 @@
+"""One answer per row of a JSONL file, in the rows' order, on all cores."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain, islice
+from multiprocessing import get_context
+from typing import Any, Final
+
+from oomkb.errors import OomdocError
+
+Row = tuple[int, dict[str, Any]]
+"""A line number and the object on that line."""
+Work = Callable[[Row], dict[str, Any]]
+
+_MIN_ROWS_EACH: Final = 8
+"""Rows below which another process, which loads the index, costs more than it saves."""
+_MAX_PROCESSES: Final = 8
+_ROWS_AHEAD: Final = 4
+"""Rows per process that wait beside the one it works on."""
+
+
+def answered(work: Work, rows: Iterator[Row]) -> Iterator[dict[str, Any]]:
+    """``work`` on each row, in their order; with many rows in processes, which need ``work`` to be picklable.
+
+    :raises OomdocError: what reading the rows raises, after the answers of the rows before.
+    """
+    failed: list[OomdocError] = []
+    readable = _until_failure(rows, failed)
+    cores = _cores()
+    head = list(islice(readable, cores * _MIN_ROWS_EACH))
+    processes = min(cores, _MAX_PROCESSES, len(head) // _MIN_ROWS_EACH)
+    everything = chain(head, readable)
+    yield from map(work, everything) if processes < 2 else _in_processes(work, everything, processes)
+    if failed:
+        raise failed[0]
+
+
+def _in_processes(work: Work, rows: Iterator[Row], processes: int) -> Iterator[dict[str, Any]]:
+    # Forked before this process starts threads of its own: an index or an encoder is loaded in each.
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork"), initializer=_on_one_core) as pool:
+        running = deque(pool.submit(work, row) for row in islice(rows, processes * (1 + _ROWS_AHEAD)))
+        while running:
+            yield running.popleft().result()
+            running.extend(pool.submit(work, row) for row in islice(rows, 1))
+
+
+def _until_failure(rows: Iterator[Row], failed: list[OomdocError]) -> Iterator[Row]:
+    """The rows up to one that cannot be read, whose error is put into ``failed``."""
+    try:
+        yield from rows
+    except OomdocError as error:
+        failed.append(error)
+
+
+def _on_one_core() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _cores() -> int:
+    """Cores this process may use; one where processes cannot simply be forked."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
