@@ -14,6 +14,7 @@ from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.intake.topics import NEAR, SHOWN, topics_asked, topics_in, topics_of, topics_told
 from oomkb.errors import OomdocError
+from oomkb.kept import lazy
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import price_planned
@@ -98,9 +99,25 @@ def _found(likely: Mapping[str, float], job: Job, *, most: int, least: float = S
     return tuple(FoundTopic(topic, share, figure_of(topic, job)) for topic, share in shown)
 
 
-def near_topics(evidence: Evidence) -> tuple[Topic, ...]:
-    """Up to three topics that are near what is asked, where none is sure enough to be shown."""
-    return tuple(topics()[name] for name in list(topics_of(evidence))[:3])
+_MIN_NEAREST: Final = 0.2
+"""Probability from which the text of the nearest topic is given where no topic is sure enough to be shown."""
+
+
+def nearest_topics(evidence: Evidence) -> Iterator[Message]:
+    """The topics that are near what is asked, where none is sure enough to be shown: the text of the nearest one, if it
+    is not improbable, and the names of up to three.
+    """
+    near = [(topics()[name], share) for name, share in list(topics_of(evidence).items())[:_MAX_NEAR]]
+    others = "topic.none-sure"
+    if near and near[0][1] >= _MIN_NEAREST:
+        (nearest, _), *near = near
+        yield say("topic.nearest", title=nearest.title, text=nearest.answer)
+        others = "topic.also-near"
+    if near:
+        yield say(others, topics=[say("topic.named", title=topic.title, id=topic.id) for topic, _ in near])
+
+
+_MAX_NEAR: Final = 3
 
 
 def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], outlook: Outlook | None) -> bool:
@@ -110,8 +127,7 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     """
     if _topics_of_flags(view.evidence):
         return True
-    configured = sum(len(document.settings) for document in view.evidence.documents) > _FLAGS_ASKED_ABOUT
-    if configured or put_off(view.evidence):
+    if _configures(view.evidence) or put_off(view.evidence):
         return False
     asked = asked_of(view.evidence)
     if asked.on_files:
@@ -135,6 +151,16 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     return of_no_run and not of_a_card and not (asked.wanted == "amount" and outlook is not None)
 
 
+def _configures(evidence: Evidence) -> bool:
+    """Whether a text sets several options, and does not only name them in its sentences."""
+    values = [setting.value for document in evidence.documents for setting in document.settings]
+    return sum(value is not True and not _PROSE.search(str(value)) for value in values) > _FLAGS_ASKED_ABOUT
+
+
+_PROSE: Final = lazy(r"[一-鿿？?]")
+"""What stands behind the name of an option in a sentence, and is no value."""
+
+
 def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
     """The topic beside the figures of a run."""
     return tuple(topic for topic in found[:1] if topic.probability >= _SURE)
@@ -149,7 +175,7 @@ def of_what_is_asked(evidence: Evidence, job: Job) -> Iterator[Message]:
         yield say("topic.titled", title=one.topic.title, text=one.topic.answer)
 
 
-_SURELY_ASKED: Final = 0.9
+_SURELY_ASKED: Final = 0.85
 """Probability from which a topic stands before the cause of a failure that is only told of."""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.comparing import Plain
-from oomdoc.diagnosis.explaining import near_topics, sentences_of
+from oomdoc.diagnosis.explaining import nearest_topics, sentences_of
 from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.planned import asks_why_held, is_planned
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
@@ -70,11 +70,6 @@ _NOT_WORKED_OUT: Final = ("answer.no-run", "answer.unknown")
 """Answers that say of a question only that nothing can be worked out."""
 
 
-def _topics_near(view: View) -> Iterator[Message]:
-    if near := near_topics(view.evidence):
-        yield say("topic.none-sure", topics=[say("topic.named", title=topic.title, id=topic.id) for topic in near])
-
-
 def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     """No failure; where a job is described, what it is predicted to need, and what would fit."""
     outcome = view.evidence.outcome
@@ -90,7 +85,9 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if keys and not answer:
         return keys
     if answer and answer[0].key in _NOT_WORKED_OUT:
-        return keys or shown or (*_topics_near(view), *answer)
+        near = tuple(nearest_topics(view.evidence))
+        explained = bool(near) and near[0].key == "topic.nearest" and answer[0].key == "answer.no-run"
+        return keys or shown or (near if explained else (*near, *answer))
     if answer:
         short = found.outlook is not None and found.outlook.answer != "fits" and not found.sides
         layers_first = [*_other_plans(found), *found.plans] if _asks_layers(found) else found.plans

@@ -28,7 +28,7 @@ from oomkb.topics import Topic, topics
 if TYPE_CHECKING:
     import numpy as np
 
-SHOWN: Final = 0.4
+SHOWN: Final = 0.45
 """Probability from which a topic is shown."""
 _BEYOND_OTHERS: Final = 0.97
 """Probability from which a topic stands, however near a text about no topic is."""
@@ -358,14 +358,19 @@ def topics_of(evidence: Evidence) -> Mapping[str, float]:
 
 
 def topics_told(evidence: Evidence) -> Mapping[str, float]:
-    """The topics of a failure that is only told of, or quoted without a size; none of one that a program printed."""
+    """The topics of a failure that is only told of, or quoted without a size: of a long text those of its questions.
+
+    None of a failure that a program printed.
+    """
     outcome, root = evidence.outcome, evidence.root
     told = outcome is not None and (
         outcome.kind == "said"
         or outcome.name == "trouble"
         or (outcome.span.text.strip() in evidence.prose and (root is None or root.requested_bytes is None))
     )
-    return topics_in(evidence.prose) if told and len(evidence.prose) <= _MAX_CHARACTERS_TOLD else {}
+    if not told:
+        return {}
+    return topics_in(evidence.prose) if len(evidence.prose) <= _MAX_CHARACTERS_TOLD else topics_asked(evidence)
 
 
 _MAX_CHARACTERS_TOLD: Final = 240
