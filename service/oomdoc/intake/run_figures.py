@@ -18,6 +18,8 @@ from oomdoc.intake.lines import Line, read_lines
 from oomdoc.intake.measured import LONG, SIZED, measured
 from oomdoc.intake.numbers import to_bytes, to_tokens
 from oomdoc.intake.patterns import patterns
+from oomdoc.intake.quantities import quantities_in
+from oomdoc.intake.quantities.numbered import NumberedText
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 _RE: Final = patterns(__file__)
@@ -246,18 +248,18 @@ def _contrast(text: str) -> tuple[str, int, int, int | None, float | None] | Non
 
 def in_use(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """``in-use``: what a person sees a running job hold on a card; nothing where several figures are told."""
-    found = [
-        (line, hit) for line in candidates(_RE["in_use"], lines, words) for hit in _RE["in_use"].finditer(line.raw)
-    ]
-    if len(found) == 1:
-        line, hit = found[0]
-        number = next(size for size in hit.groups() if size)
-        size = to_bytes(number, "M" if (hit["unit"] or "").upper().startswith("M") else "G")
-        if size >= _MIN_IN_USE_BYTES:
-            yield Signal("in-use", line.span(hit.start() + 1), MappingProxyType({"shown_bytes": size}))
+    if next(candidates(_RE["memory"], lines, words), None) is None:
+        return
+    text = "\n".join(line.raw[:LONG] for line in lines)
+    seen = NumberedText(lines, text, quantities_in(text))
+    used = [q for q in seen.numbers if q.role == "used_memory" and q.probability >= _MIN_SURE_OF_USE]
+    if len({q.value for q in used}) == 1 and used[0].value >= _MIN_IN_USE_GIB:
+        yield seen.signal("in-use", used[0], shown_bytes=round(used[0].value * _GIB))
 
 
-_MIN_IN_USE_BYTES: Final = 1 << 29
+_MIN_SURE_OF_USE: Final = 0.6
+"""Probability of its role from which a number is what a run holds."""
+_MIN_IN_USE_GIB: Final = 0.5
 """What a model on a card holds at least."""
 
 

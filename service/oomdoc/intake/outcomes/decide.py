@@ -81,6 +81,7 @@ def outcome_of(
     hits = list(_hits(lines, kinds, words, frozenset(i for i, f in seen if _row_of(f).order == "root")))
     others = sorted((h for h in hits if h.row.kind == "other"), key=_earlier)
     named = [h for h in others if h.row.order == "root"]
+    printed = named or [h for h in others if h.row.order == "follows" and h.printed]
     strong = [_of_failure(f) for _, f in seen if _row_of(f).order == "root"]
     weak = [_of_failure(f) for _, f in seen if _row_of(f).order != "root"]
     covered = frozenset(h.index for h in named if kinds[h.index] != "prose")
@@ -89,7 +90,7 @@ def outcome_of(
         for h in hits
         if h.row.kind == "said"
         and h.index not in covered
-        and not (named and asks_on(h.line.text, h.start))  # "is that OOM?" of what is named
+        and not (printed and asks_on(h.line.text, h.start))  # "is that OOM?" of what is named
     ]
     present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
     told_of = [h.outcome() for h in others]
