@@ -100,6 +100,18 @@ def _one_process(view: View) -> Iterator[Message]:
         yield say("advice.one-process", visible=visible, sharding=sharding)
 
 
+def one_replica(view: View) -> Iterator[Message]:
+    """That parallelism takes all cards for one replica, so that nothing is left to divide optimizer states over."""
+    job = view.job
+    tp, pp = job.tp or 1, job.pp or 1
+    if view.ranks == tp * pp > 1 and (job.cp or 1) == 1 and job.sharding in _SHARDING_STATES:
+        yield say("advice.one-replica", sharding=job.sharding, tp=tp, pp=pp, ranks=view.ranks)
+
+
+_SHARDING_STATES: Final = frozenset({"zero1", "distributed-optimizer"})
+"""What is divided over replicas alone, beside tensor and pipeline parallelism."""
+
+
 def _engine_share(view: View) -> Iterator[Message]:
     """What a colocated engine leaves, against the weights that the trainer needs for itself."""
     rollout, capacity = view.job.rollout, view.bytes_of("capacity")

@@ -260,6 +260,7 @@ def comparison(about: Plain) -> Iterator[Message]:
     if about.wanted in ("batch", "length"):
         yield from _largest_of_sides(about)
     yield from _remedies_of_sides(about)
+    yield from _speeds_of_cards(about)
     job = about.job
     yield say("answer.compared-run", parts=shared_of(job, about.compared))
     named = [side.asked.name.lower().startswith("zero") for side in about.sides]
@@ -268,6 +269,23 @@ def comparison(about: Plain) -> Iterator[Message]:
         yield say("answer.zero-alone" if any(named) else "answer.several-split")
     if all(side.fits for side in about.sides) and all(named):
         yield say("answer.compared-shards")
+
+
+def _speeds_of_cards(about: Plain) -> Iterator[Message]:
+    """How fast servers on different cards read their memory, which bounds the speed of one user's tokens."""
+    cards = [(side, device_of(side.priced.job)) for side in about.sides if side.priced is not None]
+    speeds = {card.name: card.bandwidth_bytes_per_s for _, card in cards if card is not None}
+    if about.estimate.served is None or len(speeds) < 2 or not all(speeds.values()):
+        return
+    told = [
+        say("answer.side-speed", name=names_of(side.asked), speed=f"{(card.bandwidth_bytes_per_s or 0) / 1e9:,.0f}")
+        for side, card in cards
+        if card is not None
+    ]
+    yield say("answer.compared-speeds", sides=told)
+    jobs = [side.priced.job for side in about.sides if side.priced is not None]
+    if any((job.gpus or 1) > (job.tp or 1) for job in jobs):
+        yield say("answer.compared-in-turn")
 
 
 def _difference(about: Plain) -> Iterator[Message]:

@@ -28,7 +28,9 @@ from oomdoc.intake.quantities.fields import (
 )
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache, written_numbers
+from oomkb.catalog import gpus
 from oomkb.frameworks import has
+from oomkb.units import GIB
 
 _MAX_CHARACTERS: Final = 4000
 _MIN_CARD_GIB, _MAX_CARD_GIB = 2, 512
@@ -145,9 +147,11 @@ class Asked:
     @cached_property
     def wanted(self) -> Wanted:
         """Which quantity is asked for; ``fit`` where none is."""
-        if ROWS["reserved"].search(self._text) or _asks_why_a_share(self._text, self.engine):
+        if ROWS["reserved"].search(self._text):
             return "reserved"
         wanted = wanted_in(self._text)
+        if wanted in _OF_ITS_SIZE and _holds_a_share(self._text, self.engine):
+            return "reserved"
         if (
             wanted == "cards"
             and any("gpu" in side.fields for axis in self._sides for side in axis)
@@ -282,17 +286,22 @@ def asked_in(prose: str) -> Asked:
     return _asked_in(prose[:_MAX_CHARACTERS])
 
 
-def _asks_why_a_share(text: str, engine: str | None) -> bool:
-    """Whether a reason is asked for beside an engine and a size that is most of the card's."""
-    if engine is None or not has(engine, "serving.utilization") or ROWS["why"].search(text) is None:
+def _holds_a_share(text: str, engine: str | None) -> bool:
+    """Whether an engine is told to hold most of its card, as one does that takes its share at the start."""
+    if engine is None or not has(engine, "serving.utilization"):
         return False
     whole = value_of(text, "card_memory")
     if whole is None:
-        return False
+        named = gpus.find(text)
+        if named is None:
+            return False
+        whole = named.capacity_bytes / GIB
     sizes = (q.value for q in quantities_in(text) if q.role in ("used_memory", "other_memory"))
     return any(_MOST_OF_A_CARD * whole <= size < whole for size in sizes)
 
 
+_OF_ITS_SIZE: Final = ("fit", "amount")
+"""What is wanted of a run where nothing else is named."""
 _MOST_OF_A_CARD: Final = 0.8
 """Share of a card from which what an engine holds is taken for the share that it reserves."""
 

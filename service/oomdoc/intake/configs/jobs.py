@@ -113,7 +113,9 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
     served = job.with_fields({"objective": "inference"}) if framework in ENGINES else job
     least = cards_needed(served) if replicated(served) else 1
     if isinstance(count, int) and count >= least and job.world is None and job.gpus is None:
-        nodes = job.nodes or (-(-count // 8) if count > 16 and count % 8 == 0 else 1)
+        machines = stated("node_count")
+        machines = machines if isinstance(machines, int) and machines > 0 and count % machines == 0 else None
+        nodes = job.nodes or machines or (-(-count // 8) if count > 16 and count % 8 == 0 else 1)
         job = _set(job, "gpus", max(1, count // nodes))
         if nodes > 1:
             job = _fill(job, "nodes", nodes)
