@@ -17,7 +17,7 @@ from oomdoc.chat.choosing import chosen, returned
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import read_explicit
 from oomdoc.chat.reading import kept_fields, read_changes, without_kept
-from oomdoc.chat.undoing import Undo, read_undo
+from oomdoc.chat.undoing import Undo, read_undo, takes_back
 from oomdoc.intake.alternatives import comparisons_in
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -77,7 +77,7 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
     if agreed and context.tried:
         return Turn("accept-plan")
     head, _, rest = turn.replace("，", ",").partition(",")
-    if rest and context.proposed and questions.says_yes(head) == "proposal":
+    if rest and context.proposed and questions.says_yes(head) == "proposal" and not takes_back(rest):
         more, refused = read_changes(rest, context)  # "ok do that, nf4"
         if refused is None and not questions.says(rest, "ask"):
             return Turn("change", {**context.proposed, **more})

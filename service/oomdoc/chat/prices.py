@@ -23,7 +23,8 @@ def price_of(job: Job, language: str, *, strict: bool = False) -> tuple[Priced |
 
 
 def with_world(job: Job) -> Job:
-    """The world follows from machines and GPUs."""
-    if job.gpus and job.world != job.gpus * (job.nodes or 1):
-        return job.with_fields({"world": job.gpus * (job.nodes or 1), "dp": None})
-    return job
+    """The world follows from machines and GPUs; over one GPU, FSDP without offload has nothing to shard."""
+    world = job.gpus * (job.nodes or 1) if job.gpus else None
+    if world == 1 and job.sharding in ("fsdp", "fsdp2") and not job.offload:
+        job = job.with_fields({"sharding": None})
+    return job.with_fields({"world": world, "dp": None}) if world is not None and job.world != world else job
