@@ -19,7 +19,7 @@ VERSION: Final = "1"
 """Part of a question's key: raised where a reply to the old questions does not answer the new ones."""
 REPLY_TOKENS: Final = 1400
 _MARGIN_TOKENS: Final = 80
-INSTRUCTION_TOKENS: Final[Mapping[Style, int]] = {"full": 4504, "small": 1978}
+INSTRUCTION_TOKENS: Final[Mapping[Style, int]] = {"full": 4508, "small": 1978}
 """What the longest instructions may take, as the tokenizer of all-MiniLM-L6-v2 counts them."""
 _LEAST_TEXT_TOKENS: Final = 400
 _SURE: Final = ("high", "medium", "low")
