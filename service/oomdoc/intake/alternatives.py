@@ -12,6 +12,7 @@ from itertools import chain, product
 from math import prod
 from typing import Any, Final
 
+from oomdoc.intake.layouts import layouts_in
 from oomdoc.intake.numbers import is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
 from oomdoc.intake.quantities.fields import is_possible, listed, refuted, value_of
@@ -86,6 +87,8 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
         return
     if ROWS["which_stage"].search(text) is not None:
         yield _STAGES
+    if layouts := layouts_in(text, cards):
+        yield layouts
     weighs = ROWS["weighs"].search(text) is not None
     compares = ROWS["compares"].search(text) is not None
     choice = [ROWS["between"], *([ROWS["together"]] if weighs else []), *([ROWS["with"]] if compares else [])]
