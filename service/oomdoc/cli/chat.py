@@ -50,7 +50,7 @@ def _batch(path: Path) -> None:
 
     with progress() as bar:
         task = bar.add_task("answering", total=None)
-        for document in answered(_replies, json_lines(path)):
+        for document in answered(_replies, json_lines(path), streamed=str(path) == "-"):
             print_json(document, line=True)
             bar.advance(task)
 

@@ -156,7 +156,7 @@ def _batch(path: Path, options: Mapping[str, Any], lang: Language, *, plans: boo
     work = partial(_answer, path, options, lang, plans, language_model)
     with progress() as bar:
         task = bar.add_task("diagnosing", total=None)
-        for document in answered(work, json_lines(path)):
+        for document in answered(work, json_lines(path), streamed=str(path) == "-"):
             print_json(document, line=True)
             bar.advance(task)
 
