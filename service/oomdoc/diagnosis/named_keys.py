@@ -19,7 +19,11 @@ _TRAINED: Final = {"serving.gpu_memory_utilization": "rollout.gpu_memory_utiliza
 """What a trainer has in place of a field of an engine: that of the engine which makes its rollouts."""
 _EXAMPLE, _EXAMPLE_SHARE = 2, 0.5
 """Values of numbers of which only the key is asked for."""
-_ON: Final = {"grad_ckpt": True, "packing": True, "fused_ce": True, "offload": ("optimizer",), "method": "lora"}
+_ON: Final = {
+    **dict.fromkeys(("grad_ckpt", "packing", "fused_ce", "rollout.colocated", "rollout.sleep"), True),
+    "offload": ("optimizer",),
+    "method": "lora",
+}
 """The value of a switch that is only named."""
 
 
