@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -18,17 +16,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
+from oomdoc.cli.rows import MAX_PROCESSES, Row, cores
 from oomdoc.report.estimates import SCHEMA, estimate_document, refused_document
 from oomkb.catalog import models
 from oomkb.errors import JobError, OomdocError
 from oomkb.memory.job import Job
 from oomkb.pricing import price_planned
 
-Row = tuple[int, dict[str, Any]]
 _WINDOW: Final = 20_000
 _ROWS_EACH: Final = 500
 """Rows under which another process costs more than it saves."""
-_MAX_PROCESSES: Final = 8
 
 
 def run(rows: Iterator[Row], path: Path, language: str, write: Callable[[str], Any]) -> None:
@@ -61,7 +58,7 @@ def run(rows: Iterator[Row], path: Path, language: str, write: Callable[[str], A
 def priced_lines(window: Sequence[Row], path: Path, language: str) -> list[str]:
     """The results of some rows, in their order."""
     line = partial(line_of, path=path, language=language)
-    processes = min(_cores(), _MAX_PROCESSES, len(window) // _ROWS_EACH)
+    processes = min(cores(), MAX_PROCESSES, len(window) // _ROWS_EACH)
     if processes < 2:
         return [line(row) for row in window]
     # One architecture after the other: what is read of a model and played of a step is made in one process.
@@ -72,11 +69,6 @@ def priced_lines(window: Sequence[Row], path: Path, language: str) -> list[str]:
             return [text for _, text in sorted(zip(order, lines, strict=True))]
     except BrokenProcessPool:  # whatever ended one of them: what it would have said is said here
         return [line(row) for row in window]
-
-
-def _cores() -> int:
-    """Cores this process may use; one where processes cannot simply be forked."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 def _architecture(row: dict[str, Any]) -> str:

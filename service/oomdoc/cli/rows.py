@@ -21,7 +21,7 @@ Work = Callable[[Row], dict[str, Any]]
 
 _MIN_ROWS_EACH: Final = 8
 """Rows below which another process, which loads the index, costs more than it saves."""
-_MAX_PROCESSES: Final = 8
+MAX_PROCESSES: Final = 8
 _ROWS_AHEAD: Final = 4
 """Rows per process that wait beside the one it works on."""
 
@@ -37,9 +37,9 @@ def answered(work: Work, rows: Iterator[Row], *, streamed: bool) -> Iterator[dic
         return
     failed: list[OomdocError] = []
     readable = _until_failure(rows, failed)
-    cores = _cores()
-    head = list(islice(readable, cores * _MIN_ROWS_EACH))
-    processes = min(cores, _MAX_PROCESSES, len(head) // _MIN_ROWS_EACH)
+    usable = cores()
+    head = list(islice(readable, usable * _MIN_ROWS_EACH))
+    processes = min(usable, MAX_PROCESSES, len(head) // _MIN_ROWS_EACH)
     everything = chain(head, readable)
     yield from map(work, everything) if processes < 2 else _in_processes(work, everything, processes)
     if failed:
@@ -75,6 +75,6 @@ def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _cores() -> int:
+def cores() -> int:
     """Cores this process may use; one where processes cannot simply be forked."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1

@@ -273,18 +273,14 @@ def comparison(about: Plain) -> Iterator[Message]:
 
 def _speeds_of_cards(about: Plain) -> Iterator[Message]:
     """How fast servers on different cards read their memory, which bounds the speed of one user's tokens."""
-    cards = [(side, device_of(side.priced.job)) for side in about.sides if side.priced is not None]
-    speeds = {card.name: card.bandwidth_bytes_per_s for _, card in cards if card is not None}
-    if about.estimate.served is None or len(speeds) < 2 or not all(speeds.values()):
+    priced = [(side.asked, side.priced.job) for side in about.sides if side.priced is not None]
+    cards = [(asked, card) for asked, job in priced if (card := device_of(job)) is not None]
+    speeds = [(asked, card.bandwidth_bytes_per_s) for asked, card in cards if card.bandwidth_bytes_per_s]
+    if about.estimate.served is None or len({card.name for _, card in cards}) < 2 or len(speeds) < len(cards):
         return
-    told = [
-        say("answer.side-speed", name=names_of(side.asked), speed=f"{(card.bandwidth_bytes_per_s or 0) / 1e9:,.0f}")
-        for side, card in cards
-        if card is not None
-    ]
+    told = [say("answer.side-speed", name=names_of(asked), speed=f"{speed / 1e9:,.0f}") for asked, speed in speeds]
     yield say("answer.compared-speeds", sides=told)
-    jobs = [side.priced.job for side in about.sides if side.priced is not None]
-    if any((job.gpus or 1) > (job.tp or 1) for job in jobs):
+    if any((job.gpus or 1) > (job.tp or 1) for _, job in priced):
         yield say("answer.compared-in-turn")
 
 

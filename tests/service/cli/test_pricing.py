@@ -23,7 +23,7 @@ def test_processes_do_not_change_the_lines(monkeypatch):
     some = rows(60)
     alone = pricing.priced_lines(some, Path("x"), "en")
     monkeypatch.setattr(pricing, "_ROWS_EACH", 20)
-    monkeypatch.setattr(pricing, "_cores", lambda: 3)
+    monkeypatch.setattr(pricing, "cores", lambda: 3)
     together = pricing.priced_lines(some, Path("x"), "en")
     assert together == alone
     assert [json.loads(line)["id"] for line in together] == [str(i) for i in range(60)]
@@ -41,7 +41,7 @@ def test_a_process_that_dies_costs_no_line(monkeypatch):
     some = rows(20)
     alone = pricing.priced_lines(some, Path("x"), "en")
     monkeypatch.setattr(pricing, "_ROWS_EACH", 10)
-    monkeypatch.setattr(pricing, "_cores", lambda: 2)
+    monkeypatch.setattr(pricing, "cores", lambda: 2)
     monkeypatch.setattr(pricing, "line_of", here_alone)
     assert pricing.priced_lines(some, Path("x"), "en") == alone
 

@@ -22,7 +22,7 @@ def _rows(count: int, broken_at: int | None = None):
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
 def test_order_is_kept(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
-    monkeypatch.setattr(rows, "_cores", lambda: cores)
+    monkeypatch.setattr(rows, "cores", lambda: cores)
     found = list(rows.answered(_work, _rows(60), streamed=False))
     assert [one["number"] for one in found] == list(range(1, 61))
     own = {one["process"] for one in found} == {os.getpid()}
@@ -30,7 +30,7 @@ def test_order_is_kept(monkeypatch: pytest.MonkeyPatch, cores: int) -> None:
 
 
 def test_few_rows_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_cores", lambda: 4)
+    monkeypatch.setattr(rows, "cores", lambda: 4)
     assert {one["process"] for one in rows.answered(_work, _rows(9), streamed=False)} == {os.getpid()}
 
 
@@ -39,7 +39,7 @@ def test_few_rows_stay_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broken_row_ends_it_after_the_answers_before(
     monkeypatch: pytest.MonkeyPatch, cores: int, broken_at: int
 ) -> None:
-    monkeypatch.setattr(rows, "_cores", lambda: cores)
+    monkeypatch.setattr(rows, "cores", lambda: cores)
     answers, found = rows.answered(_work, _rows(60, broken_at), streamed=False), []
     for _ in range(broken_at - 1):
         found.append(next(answers)["number"])
@@ -66,6 +66,6 @@ def _killed(_numbered: rows.Row) -> dict[str, object]:
 
 
 def test_a_process_that_is_killed_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "_cores", lambda: 2)
+    monkeypatch.setattr(rows, "cores", lambda: 2)
     with pytest.raises(OomdocError, match="was killed"):
         list(rows.answered(_killed, _rows(40), streamed=False))

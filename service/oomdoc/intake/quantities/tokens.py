@@ -60,7 +60,9 @@ def digits_of(number: str) -> str:
     return number.rstrip(_UNIT_LETTERS).replace(",", "").replace("_", "")
 
 
-_UNIT_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％万千亿 -个多来余"
+_BEFORE_UNITS: Final = " -个多来余"
+"""What stands between a number and its unit: a blank, a hyphen, Chinese for "and some"."""
+_UNIT_LETTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ%％万千亿" + _BEFORE_UNITS
 
 
 @lru_cache(maxsize=20_000)
@@ -93,7 +95,7 @@ def _between(text: str, start: int, end: int, spelled: list[tuple[int, int]]) ->
     for found in _RE["token"].finditer(text, start, end):
         first, last = found.span()
         if found["number"]:
-            unit = _UNITS.get((found["unit"] or "").strip(" -个多来余").lower(), "n")
+            unit = _UNITS.get((found["unit"] or "").strip(_BEFORE_UNITS).lower(), "n")
             unit = "share" if unit == "n" and found["number"].lstrip("0").startswith(".") else unit
             if _RE["bare_card"].fullmatch(found[0]):
                 yield Token(key_of("<card>"), (), first, last)
