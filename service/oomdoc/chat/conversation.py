@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import answers, parts
-from oomdoc.chat.acts import decides, on_proposal
+from oomdoc.chat.acts import decides, explains, in_two, meant
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
@@ -39,7 +39,7 @@ from oomdoc.chat.unread import unread_names, unread_numbers
 from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
-from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, found_topics
+from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, explained_topics, found_topics
 from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
@@ -98,12 +98,22 @@ def _answered(session: Session, text: str) -> tuple[Session, Reply]:
 
 def _in_order(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
     """What stands before a question first, where it decides something: "use it. And 128k?"."""
-    said, question = statement_and_question(text)
-    if not said or not session.steps or not decides(session, said, context):
+    if not session.steps or is_pasted(text) or len(text) > LONGEST_TURN:
         return _taken(session, text, context)
-    session, done = _taken(session, said, context)
-    session, reply = _taken(session, question, context_of(session))
-    return session, replace(reply, changed={**done.changed, **reply.changed})
+    said, question = statement_and_question(text)
+    if said and decides(session, said, context):
+        session, done = _taken(session, said, context)
+        session, reply = _taken(session, question, context_of(session))
+        return session, replace(reply, changed={**done.changed, **reply.changed})
+    if (parts := in_two(text)) is None:
+        return _taken(session, text, context)
+    before = session
+    session, done = _taken(session, parts[0], context)
+    session, reply = _taken(session, parts[1], context_of(session))
+    kept = done.answer.split("\n")[:1] if session.held - before.held else []
+    return session, replace(
+        reply, answer=joined([*kept, *reply.answer.split("\n")]), changed={**done.changed, **reply.changed}
+    )
 
 
 def _once(session: Session, reply: Reply) -> tuple[Session, Reply]:
@@ -132,8 +142,8 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if counted is not None:
         return session, counted
     context = replace(context, job=session.job)
-    turn = on_proposal(session, text, context) or understand(text, session.job, context)
-    holds = held_fields(text) or (tuple(turn.changes) if holds_it(text) else ())
+    turn = meant(session, text, context)
+    holds = held_fields(text) or (tuple(turn.changes) if holds_it(text) else ()) or turn.held
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
     session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
     evidence = read_text(text)
@@ -168,19 +178,28 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         )
         reply = replace(reply, answer="\n".join([*reply.answer.split("\n")[:_BESIDE], shown.answer]))
     session = replace(session, about=about(text, turn))
-    why = turn.kind == "ask" and says(text, "why") and not asks_plainly(text)
     if word("chat.as-proposed", session.language) in reply.answer:
         return session, replace(reply, answer="\n".join(reply.answer.split("\n")[:2]))
+    return session, _with_topics(reply, turn, text, session)
+
+
+def _with_topics(reply: Reply, turn: Turn, text: str, session: Session) -> Reply:
+    """The reply to a question with the topics that it is about; to one of how something works these alone."""
+    own = reply.answer.split("\n")
+    why = turn.kind == "ask" and says(text, "why") and not asks_plainly(text)
+    of_part = answers.names_part(text)
+    if explains(turn, text) and not (why and of_part) and (found := explained_topics(text, session.job)):
+        return replace(reply, answer=joined([*answers.of_topics(found, session.language), *own[:of_part]]))
     sized = asks_for_amount(text) and not why
-    if why or (turn.kind in ("ask", "off-topic") and not turn.changes and not turn.topic and not sized):
-        found = concept_asked(text, session.job) or beside(asked_topics(text, session.job))
-        own = "" if turn.kind == "off-topic" and found else reply.answer
-        topics = answers.of_topics(found, session.language)
-        first = concept_asked(text, session.job) and not answers.names_part(text)
-        moved = _moved(session, text) if why and not turn.changes else []
-        lines = [*topics, *moved, *own.split("\n")] if first else [*moved, *own.split("\n"), *topics]
-        reply = replace(reply, answer=joined(lines))
-    return session, reply
+    if not why and (turn.kind not in ("ask", "off-topic") or turn.changes or turn.topic or sized):
+        return reply
+    concept = concept_asked(text, session.job)
+    found = concept or beside(asked_topics(text, session.job))
+    own = [] if turn.kind == "off-topic" and found else own
+    topics = answers.of_topics(found, session.language)
+    moved = _moved(session, text) if why and not turn.changes else []
+    first = concept and not of_part
+    return replace(reply, answer=joined([*topics, *moved, *own] if first else [*moved, *own, *topics]))
 
 
 def _naming_the_rest(reply: Reply, turn: Turn, text: str, session: Session, context: Context) -> Reply:

@@ -48,6 +48,8 @@ class Turn:
     """What an ``undo`` takes back."""
     invented: bool = False
     """Whether the turn asks for a number that is not computed."""
+    held: tuple[str, ...] = ()
+    """Fields of which the turn says that they must not change."""
     refused: JobError | None = None
     """Why a value that it states is none that a run can have."""
 

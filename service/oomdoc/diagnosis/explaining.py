@@ -85,6 +85,11 @@ def concept_asked(text: str, job: Job) -> tuple[FoundTopic, ...]:
     return _found(topics_in(text), job, most=1, least=_WHY)
 
 
+def explained_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
+    """The topic of a turn that asks how something works."""
+    return _found(topics_in(text), job, most=1, least=_WHY)
+
+
 _WHY: Final = 0.3
 """Probability from which a topic answers a turn that asks for a reason."""
 

@@ -1,0 +1,89 @@
+"""What a turn does, by its words: a softmax over acts, fitted on turns that were labelled with what their writer did.
+
+``bench/train_turns.py`` fits it on ``bench/data/turns.jsonl``. The patterns of :mod:`oomdoc.chat.grammar` find the
+values; this says whether they are decided, asked about, ruled out or only mentioned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from oomdoc.chat.phrases import FIELD_NAMES
+from oomdoc.chat.wording import patterns
+from oomdoc.intake.linear import Softmax, softmax
+from oomdoc.intake.quantities.features import mix
+from oomdoc.intake.quantities.tokens import Token, key_of, tokens_of
+
+WEIGHTS: Final = "turn_acts.npz"
+ACTS: Final = (
+    *("set", "whatif", "ask", "explain", "compare", "undo", "reject"),
+    *("accept", "hold", "claim", "failed", "talk", "off"),
+)
+"""What a turn does: decides, supposes, asks about the run, asks how something works, sets runs side by side, takes
+back, turns down, takes up, rules out, states a conclusion to be confirmed, tells what happened, small talk, none of it.
+"""
+_MAX_CHARACTERS: Final = 400
+_MAX_APART: Final = 3
+"""Tokens from one word of a pair to the other."""
+_ONE, _NEXT, _NEAR, _THREE, _FIRST, _LAST, _SIZE, _END = range(101, 109)
+"""Kinds of features."""
+_ROWS: Final = {
+    key_of(f"{section}.{name}"): pattern
+    for section in ("questions", "undoing", "pleasantries", "topics", "negation")
+    for name, pattern in patterns(section).items()
+}
+"""Expressions of a conversation's words, each of which is a feature where it is found."""
+_SETTING: Final = key_of("<setting>")
+_LENGTHS: Final = (2, 4, 7, 12, 20)
+"""Tokens of a turn, as bounds of classes of length."""
+
+
+def features_of(text: str) -> set[int]:
+    """The features of a turn: words, pairs and triples, its first and last words, its length and its end."""
+    text = text.strip()[:_MAX_CHARACTERS]
+    words = _named(text, tokens_of(text))
+    out = {mix(sum(len(words) > n for n in _LENGTHS), _SIZE), mix(key_of(text[-1:]), _END)}
+    out.update(_of_words(words))
+    out.update(row for row, pattern in _ROWS.items() if pattern.search(text))
+    return out
+
+
+def _named(text: str, tokens: list[Token]) -> list[tuple[int, ...]]:
+    """Each token with what it means; what names a setting of a run means that too."""
+    settings = [m.span() for _, pattern in FIELD_NAMES for m in pattern.finditer(text)]
+    return [
+        (
+            token.key,
+            *(mix(concept, _ONE) for concept in token.concepts),
+            *((_SETTING,) if any(s < token.end and token.start < e for s, e in settings) else ()),
+        )
+        for token in tokens
+    ]
+
+
+def _of_words(words: list[tuple[int, ...]]) -> Iterator[int]:
+    for at, here in enumerate(words):
+        yield from (mix(key, _ONE) for key in here)
+        for apart, there in enumerate(words[at + 1 : at + 1 + _MAX_APART], start=1):
+            yield from (mix(mix(a, b), _NEXT if apart == 1 else _NEAR) for a in here for b in there)
+        if at + 2 < len(words):
+            yield mix(mix(mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), _THREE)
+    for kind, ends in ((_FIRST, words[:2]), (_LAST, words[-2:])):
+        yield from (mix(mix(key, place), kind) for place, one in enumerate(ends) for key in one)
+
+
+def model() -> Softmax:
+    """The shipped weights."""
+    return softmax(Path(__file__).with_name(WEIGHTS))
+
+
+@lru_cache(maxsize=64)
+def acts_of(text: str) -> Mapping[str, float]:
+    """The probability of each of :data:`ACTS`."""
+    return MappingProxyType(
+        dict(zip(model().names, model().probabilities([features_of(text)])[0].tolist(), strict=True))
+    )
