@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from oomdoc import __version__
-from oomdoc.diagnosis.forms import needed_of, price_form
-from oomdoc.diagnosis.planned import TRAINING_COUNTS
+from oomdoc.diagnosis.forms import TRAINING_COUNTS, needed_of, price_form
 from oomdoc.diagnosis.regressions import affecting
 from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.evidence import Evidence, Message, Source, problem_of, say

@@ -277,7 +277,7 @@ def _stated(diagnosis: Diagnosis) -> Job:
     """
     job = diagnosis.job
     kept = {"objective", *(("gpus", "tp", "sharding") if counted(job) and not diagnosis.sides else ())}
-    kept |= {name for name, assumption in job.assumed.items() if assumption.why == BASE}
+    kept |= {n for n, assumption in job.assumed.items() if assumption.why == BASE or n.startswith("rollout.")}
     job = job.with_fields({n: job.get(n) if n in kept else None for n in job.assumed}) if job.assumed else job
     spread = following({"gpus": job.gpus}, job) if job.gpus and not diagnosis.sides else {}
     return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job

@@ -14,6 +14,7 @@ from oomdoc.intake.asked import asked_in
 from oomdoc.intake.several import Several
 from oomdoc.report.report import Report
 from oomdoc.report.words import word
+from oomkb.catalog.gpus import find_all
 from oomkb.memory.job import Job
 
 _SIZE: Final = re.compile(r"[\d,.]+ [GM]iB")
@@ -37,9 +38,16 @@ def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) 
         return whole
     if not found.numbered and whole.diagnosis.sides:
         return whole
-    first = report_of(found.first) if found.numbered else whole
-    answers = _answers(found, "" if found.numbered else first.text(full=True), whole.diagnosis)
+    apart = found.numbered or _names_card_later(found)
+    first = report_of(found.first) if apart else whole
+    answers = _answers(found, "" if apart else first.text(full=True), whole.diagnosis)
     return replace(first, further=tuple(answers)) if answers else first
+
+
+def _names_card_later(found: Several) -> bool:
+    """Whether a further question asks how many of a card are needed that the first one does not name."""
+    named = asked_in(found.first).card or find_all(found.first)
+    return not named and any(asked_in(one).wanted == "cards" and find_all(one) for one in found.further)
 
 
 def _answers(found: Several, said: str, whole: Diagnosis) -> list[tuple[str, str]]:
@@ -51,7 +59,7 @@ def _answers(found: Several, said: str, whole: Diagnosis) -> list[tuple[str, str
         session, reply = respond(session, question)
         language = session.language
         lines = _to_the_point(reply.answer.split("\n"), language, counts=counts)
-        if found.numbered:
+        if not said:
             answers.append((question, "\n".join(lines) or word("chat.unheard", language)))
         elif _is_answered(question, whole.job):
             continue

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import uneven_heads
-from oomdoc.diagnosis.comparing import Plain, comparison, largest_models
+from oomdoc.diagnosis.comparing import Plain, comparison, enough_cards, largest_models
 from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
 from oomdoc.diagnosis.forms import (
     CARD_USABLE,
@@ -170,6 +170,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
         *_other_engine(about),
         *cache_alone(about),
         *(list(comparison(about)) or [decisive(about)]),
+        *enough_cards(about),
     ]
     experts = experts_held(about.job) if about.asked.counts_active else None
     out += [] if experts is None else [experts]

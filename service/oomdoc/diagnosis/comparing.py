@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.forms import FITS, Side, beyond_share, fits_of, host_is_short, needed_of, price_form, verdict_on
+from oomdoc.diagnosis.forms import (
+    FITS,
+    Side,
+    beyond_share,
+    counts_for,
+    fewest_cards,
+    fits_of,
+    host_is_short,
+    needed_of,
+    price_form,
+    verdict_on,
+)
 from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.planning.planner import mildest_plan
 from oomdoc.diagnosis.planning.quantities import largest_of, most_steps
 from oomdoc.diagnosis.result import Grid
-from oomdoc.diagnosis.run_words import names_of, shared_of, step_of
+from oomdoc.diagnosis.run_words import cards_of, names_of, shared_of, step_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import NOTHING_ASKED, Asked
@@ -247,6 +258,18 @@ class Plain:
         return "does-not-fit" if host_is_short(self.job, self.estimate) else verdict_on(self.estimate)
 
 
+def enough_cards(about: Plain) -> Iterator[Message]:
+    """How many cards hold the run, where that is asked and those that are named do not."""
+    stated = about.stated.world or (about.stated.gpus or 0) * (about.stated.nodes or 1)
+    if about.wanted != "cards" or about.sides or "gpus" in about.stated.assumed or not stated:
+        return
+    if about.answer == "fits" or about.estimate.capacity_bytes is None:
+        return
+    priced = fewest_cards(about.stated, [count for count in counts_for(about.stated) if count > stated])
+    if priced is not None:
+        yield say("answer.cards-enough", cards=cards_of(priced.job), needed_bytes=needed_of(priced.estimate))
+
+
 def comparison(about: Plain) -> Iterator[Message]:
     """A verdict and a figure for each run that is asked about, in the order of the question, and what they share."""
     if not about.sides:
@@ -257,6 +280,7 @@ def comparison(about: Plain) -> Iterator[Message]:
     if (about.wanted == "requests" or counted) and all(side.requests is not None for side in about.sides):
         held = [say("answer.side-requests", name=names_of(s.asked), requests=s.requests) for s in about.sides]
         yield say("answer.compared-requests", sides=held)
+    yield from _caches_of_sides(about)
     if about.wanted in ("batch", "length"):
         yield from _largest_of_sides(about)
     yield from _remedies_of_sides(about)
@@ -269,6 +293,24 @@ def comparison(about: Plain) -> Iterator[Message]:
         yield say("answer.zero-alone" if any(named) else "answer.several-split")
     if all(side.fits for side in about.sides) and all(named):
         yield say("answer.compared-shards")
+
+
+def _caches_of_sides(about: Plain) -> Iterator[Message]:
+    """What the KV cache of each alternative holds, where an engine takes its share of a card."""
+    served = [
+        (side.asked, side.priced.estimate.served) for side in about.sides if side.fits and side.priced is not None
+    ]
+    pools = [(asked, one) for asked, one in served if one is not None and one.shared_bytes and one.token_bytes]
+    if len(pools) < len(about.sides):
+        return
+    sizes = [(asked, one.cache_bytes / one.token_bytes, one.cache_bytes) for asked, one in pools]
+    yield say(
+        "answer.compared-caches",
+        sides=[
+            say("answer.side-cache", name=names_of(a), tokens=f"{int(n) // 1000 * 1000:,}", size_bytes=b)
+            for a, n, b in sizes
+        ],
+    )
 
 
 def _speeds_of_cards(about: Plain) -> Iterator[Message]:

@@ -86,6 +86,29 @@ def needs_by_count(job: Job, counts: Sequence[int]) -> dict[int, float]:
     return needs
 
 
+TRAINING_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+"""Cards that are tried for a run: any part of a machine of eight, and whole machines."""
+_SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Of a server, over whose cards every layer is split."""
+
+
+def counts_for(job: Job) -> tuple[int, ...]:
+    """Usual numbers of cards, the least first."""
+    return _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+
+
+def fewest_cards(job: Job, counts: Sequence[int]) -> Priced | None:
+    """The run on the least of so many cards that hold it."""
+    job = job.with_fields(dict.fromkeys(("gpus", "nodes", "world", "dp")))
+    for count in counts:
+        form = {"gpus": count, "tp": count} if job.objective == "inference" else {"gpus": count}
+        form = form if job.sharding is not None else sharded(form, job)[-1]
+        priced = price_form(job, form)
+        if priced is not None and fits_of(priced.estimate) and not host_is_short(priced.job, priced.estimate):
+            return priced
+    return None
+
+
 def sharded(form: dict[str, Any], job: Job) -> list[dict[str, Any]]:
     """Copies on every card where they fit, else states split over the cards, in the ways that the framework has; one
     that has no setting for it splits them as it always does.

@@ -11,6 +11,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.forms import (
     BASE,
     batch_at_once,
+    counts_for,
     first_that_fits,
     forms_of_sides,
     machines_of,
@@ -33,10 +34,6 @@ from oomkb.units import GIB
 
 _SCRIPTS: Final = 4
 """Settings from which a pasted config or command is what would be started, its framework's defaults included."""
-TRAINING_COUNTS: Final = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Cards that are tried for a run: any part of a machine of eight, and whole machines."""
-_SERVING_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Of a server, over whose cards every layer is split."""
 _TRAINED_ONLY: Final = ("micro_batch", "grad_accum", "grad_ckpt", "optimizer", "lora")
 _TRAINED: Final = frozenset({*_TRAINED_ONLY, "lora.r", "sharding", "packing", "fused_ce", "offload", "generations"})
 _COUNTED: Final = "the fewest that hold it"
@@ -381,7 +378,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
     named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
-    counts: tuple[int, ...] = _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+    counts = counts_for(job)
     if asked.per_machine and job.objective != "inference":
         counts = tuple(count for count in counts if count % asked.per_machine == 0)
     return counts if asked.wanted == "cards" and named else ()
@@ -389,9 +386,7 @@ def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
 
 def counts_of_sides(job: Job) -> tuple[int, ...]:
     """Numbers of cards to try for each of the compared runs, where the question is how many are needed."""
-    if not counted(job):
-        return ()
-    return _SERVING_COUNTS if job.objective == "inference" else TRAINING_COUNTS
+    return counts_for(job) if counted(job) else ()
 
 
 def counted(job: Job) -> bool:

@@ -16,7 +16,7 @@ from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
-from oomdoc.intake.asked import asked_of, pairs_in
+from oomdoc.intake.asked import asked_in, asked_of, pairs_in
 from oomdoc.stated import following, stated_fields
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
@@ -80,6 +80,20 @@ def card_by_number(evidence: Evidence, job: Job) -> Job:
         return job
     card = asked_of(evidence).card
     return job if card is None else job.with_fields({"gpu": card})
+
+
+def set_in_words(evidence: Evidence, job: Job) -> Job:
+    """With settings that the words of a failed run name and no reader took: "with 8-bit Adam", "Liger is on"."""
+    settings = asked_in(evidence.prose).settings if evidence.prose else {}
+    found = {
+        name: settings[name]
+        for name in _IN_WORDS
+        if settings.get(name) not in (None, "eager") and job.get(name) is None  # "eager" is a way to serve, too
+    }
+    return job.with_fields(found) if found else job
+
+
+_IN_WORDS: Final = ("optimizer", "fused_ce", "packing", "attention", "grad_ckpt", "lora.r", "lora.targets")
 
 
 def spelled_out(job: Job, evidence: Evidence) -> Job:

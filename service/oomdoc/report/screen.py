@@ -29,6 +29,8 @@ _FITS: Final = 0.9
 _HOPELESS: Final = 0.25
 """Probability below which a plan is not what to do."""
 _KEEPS_CONTEXT: Final = "keep-context"
+_SAME_NUMBERS: Final = "same-numbers"
+_OTHER_HARDWARE: Final = "more-hardware"
 """The plan of a server that stands beside a shorter context: a person chooses what to give up."""
 _NAMEABLE: Final = 0.04
 _UNSURE: Final = 0.35
@@ -210,7 +212,10 @@ def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[
     priced = next((p for p in document["plans"] if (p.get("fits_probability") or 0) >= _FITS and p["changes"]), None)
     if plan["peak_gib"] is None and priced is not None and first["cause"] not in _APART:
         lines += [word("screen.or", language), *_steps(priced, language)]
-    other = next((p for p in document["plans"] if p["name"] == _KEEPS_CONTEXT and p is not plan), None)
+    others = [p for p in document["plans"] if p is not plan]
+    other = next((p for p in others if p["name"] == _KEEPS_CONTEXT), None)
+    if other is None and plan["safety"] != _SAME_NUMBERS:
+        other = next((p for p in others if p["safety"] == _SAME_NUMBERS and p["name"] != _OTHER_HARDWARE), None)
     if other is not None and plan["peak_gib"] is not None and (other.get("fits_probability") or 0) >= _FITS:
         lines += [word("screen.or-else", language), *_steps(other, language)]
     return lines

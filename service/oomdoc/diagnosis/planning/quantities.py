@@ -145,6 +145,7 @@ def _without(estimate: Estimate, prefix: str, share: float) -> float:
     return estimate.allocated_bytes - max(totals, default=estimate.allocated_bytes)
 
 
+_DECIDE_LENGTH: Final = frozenset({"micro_batch", "grad_ckpt"})
 _LEAST_CUT: Final = 0.25
 """Of the limit: the shortest length that samples are told to be cut to on assumptions."""
 
@@ -153,8 +154,8 @@ def _worst_batch(variant: Variant, prices: Prices, context: Context, wanted: flo
     length, longest = prices.job.seq_len, largest(prices, wanted).get("seq_len", 0)
     if not length or not longest or longest >= length or variant.instruction is None:
         return Quantity()
-    if "micro_batch" in prices.job.assumed and longest < _LEAST_CUT * length:
-        return Quantity()  # so much shorter only because of a batch that nobody stated
+    if not _DECIDE_LENGTH.isdisjoint(prices.job.assumed) and longest < _LEAST_CUT * length:
+        return Quantity()  # so much shorter only because of what nobody stated
     short = prices.of({"seq_len": longest})
     if short is None:
         return Quantity()

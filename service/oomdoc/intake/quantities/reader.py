@@ -9,11 +9,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from oomdoc.intake.configs.key_words import meaning_of
 from oomdoc.intake.linear import Softmax, softmax
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.quantities.features import features_of, meanings_of, numbers_of
 from oomdoc.intake.quantities.tokens import digits_of, tokens_of
 from oomkb.dataclass import dataclass
+from oomkb.kept import compiled
 from oomkb.tables import read_toml
 
 WEIGHTS: Final = "weights.npz"
@@ -68,11 +70,30 @@ def quantities_in(text: str) -> tuple[Quantity, ...]:
         token = tokens[at]
         ranked = sorted(zip(fitted.names, row.tolist(), strict=True), key=lambda pair: -pair[1])
         others = tuple(pair for pair in ranked[1:6] if pair[1] >= _LEAST_NAMED)
-        role, probability = ranked[0]
+        role, probability = ranked[0] if not is_of_other_key(text, token.start) else ("other", 1.0)
         value = value_of(token.number, token.unit)
         if value is not None:
             out.append(Quantity(role, value, token.start, token.end, token.number, probability, others))
     return tuple(out)
+
+
+_KEY_BEFORE: Final = compiled(
+    r"(?<![\w.])([A-Za-z][A-Za-z0-9]{0,24}(?:_[A-Za-z0-9]{1,24}){1,6})\s?"
+    r"(?:=|:|：|->|→|to|[改设调换]?[成为到])?\s?\Z"
+)
+_MAX_KEY: Final = 80
+"""Characters of a key before its number."""
+_LEAST_NONE: Final = 0.9
+"""Probability from which a key is of no field."""
+
+
+def is_of_other_key(text: str, start: int) -> bool:
+    """Whether the number at a place is the value of a key that is surely of no field: ``export_size 改成 2``."""
+    key = _KEY_BEFORE.search(text[max(0, start - _MAX_KEY) : start])
+    if key is None or not text[start].isascii():
+        return False
+    field, probability = meaning_of(key[1])
+    return field == "none" and probability >= _LEAST_NONE
 
 
 _THOUSANDS: Final = {"w": 10_000, "万": 10_000, "千": 1000}
