@@ -1,10 +1,10 @@
-"""Fit the reader of what a turn of a conversation does (``oomdoc.chat.turn_words``).
+"""Fit the readers of what a turn of a conversation does and what its answer shows (``oomdoc.chat.turn_words``).
 
 usage: python bench/train_turns.py [--write] [--test TURNS.jsonl]
 
-Trained on ``bench/data/turns.jsonl``: later turns of conversations, each labelled by its writer with what it does; of
-two acts ("set+ask") the first counts. Without ``--write``: cross-validation. ``--test``: figures on labelled turns of
-one's own.
+Trained on ``bench/data/turns.jsonl``: later turns of conversations, labelled with what they do (``act``; of two acts,
+"set+ask", the first counts) and with what the answer shows (``topic``). Without ``--write``: cross-validation.
+``--test``: figures on labelled turns of one's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 import train_quantities as marked
 from oomdoc.chat import turn_words
-from oomdoc.chat.turn_words import ACTS
+from oomdoc.chat.turn_words import ACT_WEIGHTS, ACTS, VIEW_WEIGHTS, VIEWS
 from oomdoc.intake.linear import Softmax
 
 TURNS = Path(__file__).parent / "data" / "turns.jsonl"
@@ -37,15 +37,23 @@ class Row(NamedTuple):
     text: str
 
 
-def rows_of(path: Path) -> list[Row]:
-    """The labelled turns of a file."""
+READERS = (("act", ACTS, ACT_WEIGHTS), ("topic", VIEWS, VIEW_WEIGHTS))
+"""The label of a row, its classes, the file of the weights."""
+
+
+def rows_of(path: Path, label: str) -> list[Row]:
+    """The turns of a file that have a label."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [Row(turn_words.features_of(row["text"]), row["act"].partition("+")[0], row["text"]) for row in rows]
+    return [
+        Row(turn_words.features_of(row["text"]), row[label].partition("+")[0], row["text"])
+        for row in rows
+        if label in row
+    ]
 
 
-def fitted(rows: Sequence[Row]) -> Softmax:
+def fitted(rows: Sequence[Row], names: tuple[str, ...]) -> Softmax:
     """The model of these turns."""
-    return marked.softmax_of(rows, ACTS, key(), min_support=MIN_SUPPORT)
+    return marked.softmax_of(rows, names, key(), min_support=MIN_SUPPORT)
 
 
 MIN_SUPPORT = 2
@@ -74,19 +82,20 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--test", type=Path)
     given = parser.parse_args()
-    rows = rows_of(TURNS)
-    if not given.write:
-        probable = np.zeros((len(rows), len(ACTS)), np.float32)
-        for fold in range(FOLDS):
-            found = fitted([row for n, row in enumerate(rows) if n % FOLDS != fold])
-            probable[fold::FOLDS] = found.probabilities([row.features for row in rows[fold::FOLDS]])
-        show("left-out turns", ACTS, probable, rows, wrong=True)
-    found = fitted(rows)
-    if given.test:
-        tested = rows_of(given.test)
-        show(given.test.name, ACTS, found.probabilities([row.features for row in tested]), tested, wrong=True)
-    if given.write:
-        marked.write_to(Path(turn_words.__file__).with_name(turn_words.WEIGHTS), found)
+    for label, names, weights in READERS:
+        rows = rows_of(TURNS, label)
+        if not given.write:
+            probable = np.zeros((len(rows), len(names)), np.float32)
+            for fold in range(FOLDS):
+                found = fitted([row for n, row in enumerate(rows) if n % FOLDS != fold], names)
+                probable[fold::FOLDS] = found.probabilities([row.features for row in rows[fold::FOLDS]])
+            show(f"{label}, left-out turns", names, probable, rows, wrong=True)
+        found = fitted(rows, names)
+        if given.test and (tested := rows_of(given.test, label)):
+            odds = found.probabilities([row.features for row in tested])
+            show(f"{label}, {given.test.name}", names, odds, tested, wrong=True)
+        if given.write:
+            marked.write_to(Path(turn_words.__file__).with_name(weights), found)
 
 
 if __name__ == "__main__":

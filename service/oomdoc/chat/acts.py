@@ -108,7 +108,11 @@ def _is_plain(turn: Turn, text: str, context: Context) -> bool:
     """Whether a turn decides whatever its words are like: a value alone, a setting that is switched off, what others
     leave of the card, a value for which an amount is asked.
     """
-    off = any(name in OFF_VALUES and value == OFF_VALUES[name] for name, value in turn.changes.items())
+    off = any(
+        (name in OFF_VALUES and value == OFF_VALUES[name])
+        or (isinstance(value, tuple | list) and set(value) < set(context.present(name) or ()))
+        for name, value in turn.changes.items()
+    )
     alone = len(tokens_of(text)) <= _MAX_TOKENS_ALONE
     asks = asked_in(text).wanted != "fit"
     return off or alone or asks or turn.changes.keys() == {"capacity_gib"} or bool(switched(text, context))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oomdoc.chat.phrases import fields_named
+from oomdoc.chat.turn_words import views_of
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
 
@@ -111,8 +112,29 @@ def only_asks(turn: str) -> bool:
 
 
 def topic_of(turn: str) -> str:
-    """What a question is about, beside the parts of the memory."""
+    """What a question is about, beside the parts of the memory: by its words as a whole, else by a pattern."""
+    named, odds = _named_topic(turn), views_of(turn)
+    best = max(odds, key=odds.__getitem__)
+    least = _LEAST_VIEW.get(best)
+    if least is not None and odds[best] >= least and named != "setting":
+        return _VIEW_TOPICS.get(best, best)
+    return named if odds.get(_VIEW_OF.get(named, named), 1.0) >= _LEAST_OF_NAMED else ""
+
+
+def _named_topic(turn: str) -> str:
     return next((name for name, pattern in _TOPICS.items() if pattern.search(turn)), "")
+
+
+_VIEW_TOPICS: Final = {"history": "saved", "speed": "rate"}
+"""Views that are topics of another name."""
+_VIEW_OF: Final = {"saved": "history", "rate": "speed", "setting": "config", "requests": "largest"}
+_LEAST_VIEW: Final = {
+    **dict.fromkeys(("config", "diff", "history", "speed", "pick"), 0.65),
+    **dict.fromkeys(("breakdown", "sure"), 0.8),
+}
+"""Probability from which a turn asks for a view, whatever it names."""
+_LEAST_OF_NAMED: Final = 0.03
+"""Probability of its view below which a topic that a pattern names is not asked for."""
 
 
 def views(turn: str, *, serving: bool) -> str:
@@ -129,5 +151,5 @@ def still_fails(turn: str) -> bool:
 def in_domain(turn: str) -> bool:
     """Whether a turn without any known question is oomdoc's business at all."""
     asked = asked_in(turn)
-    named = _RE["domain"].search(turn) or topic_of(turn) or says(turn, "largest") or fields_named(turn)
+    named = _RE["domain"].search(turn) or _named_topic(turn) or says(turn, "largest") or fields_named(turn)
     return bool(named or asked.of_memory or asked.trains or asked.serves or asked.wanted != "fit")

@@ -1,6 +1,6 @@
-"""What a turn does, by its words: a softmax over acts, fitted on turns that were labelled with what their writer did.
+"""What a turn does and what its answer is to show, by its words: two softmaxes, fitted on labelled turns.
 
-``bench/train_turns.py`` fits it on ``bench/data/turns.jsonl``. The patterns of :mod:`oomdoc.chat.grammar` find the
+``bench/train_turns.py`` fits them on ``bench/data/turns.jsonl``. The patterns of :mod:`oomdoc.chat.grammar` find the
 values; this says whether they are decided, asked about, ruled out or only mentioned.
 """
 
@@ -18,13 +18,22 @@ from oomdoc.intake.linear import Softmax, softmax
 from oomdoc.intake.quantities.features import mix
 from oomdoc.intake.quantities.tokens import Token, key_of, tokens_of
 
-WEIGHTS: Final = "turn_acts.npz"
+ACT_WEIGHTS: Final = "turn_acts.npz"
+VIEW_WEIGHTS: Final = "turn_views.npz"
 ACTS: Final = (
     *("set", "whatif", "ask", "explain", "compare", "undo", "reject"),
     *("accept", "hold", "claim", "failed", "talk", "off"),
 )
 """What a turn does: decides, supposes, asks about the run, asks how something works, sets runs side by side, takes
 back, turns down, takes up, rules out, states a conclusion to be confirmed, tells what happened, small talk, none of it.
+"""
+VIEWS: Final = (
+    *("config", "diff", "fits", "breakdown", "largest", "pick"),
+    *("history", "sure", "speed", "why", "value", "other"),
+)
+"""What the answer to a turn is to show: the configuration, what of it changes, whether the run fits, what takes the
+memory, how large something can be, advice, what was changed so far, how sure a figure is, a speed or a price, a reason,
+the value of a setting, none of it.
 """
 _MAX_CHARACTERS: Final = 400
 _MAX_APART: Final = 3
@@ -76,14 +85,24 @@ def _of_words(words: list[tuple[int, ...]]) -> Iterator[int]:
         yield from (mix(mix(key, place), kind) for place, one in enumerate(ends) for key in one)
 
 
-def model() -> Softmax:
+def model(weights: str) -> Softmax:
     """The shipped weights."""
-    return softmax(Path(__file__).with_name(WEIGHTS))
+    return softmax(Path(__file__).with_name(weights))
 
 
 @lru_cache(maxsize=64)
 def acts_of(text: str) -> Mapping[str, float]:
     """The probability of each of :data:`ACTS`."""
-    return MappingProxyType(
-        dict(zip(model().names, model().probabilities([features_of(text)])[0].tolist(), strict=True))
-    )
+    return _odds(ACT_WEIGHTS, text)
+
+
+@lru_cache(maxsize=64)
+def views_of(text: str) -> Mapping[str, float]:
+    """The probability of each of :data:`VIEWS`."""
+    return _odds(VIEW_WEIGHTS, text)
+
+
+def _odds(weights: str, text: str) -> Mapping[str, float]:
+    found = model(weights)
+    (row,) = found.probabilities([features_of(text)])
+    return MappingProxyType(dict(zip(found.names, row.tolist(), strict=True)))
