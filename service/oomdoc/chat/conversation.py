@@ -41,6 +41,7 @@ from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, explained_topics, found_topics
 from oomdoc.diagnosis.forms import BASE
+from oomdoc.diagnosis.inferring import IMPLIED
 from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.evidence import problem_of
@@ -277,7 +278,9 @@ def _stated(diagnosis: Diagnosis) -> Job:
     """
     job = diagnosis.job
     kept = {"objective", *(("gpus", "tp", "sharding") if counted(job) and not diagnosis.sides else ())}
-    kept |= {n for n, assumption in job.assumed.items() if assumption.why == BASE or n.startswith("rollout.")}
+    kept |= {
+        n for n, assumption in job.assumed.items() if assumption.why in (BASE, IMPLIED) or n.startswith("rollout.")
+    }
     job = job.with_fields({n: job.get(n) if n in kept else None for n in job.assumed}) if job.assumed else job
     spread = following({"gpus": job.gpus}, job) if job.gpus and not diagnosis.sides else {}
     return job.with_fields({"tp": spread["tp"]}) if "tp" in spread and not diagnosis.evidence.documents else job

@@ -15,11 +15,11 @@ from oomdoc.diagnosis.answering import sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.comparing import grid_for
-from oomdoc.diagnosis.eval_logits import kept_logits
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import Side, compared
 from oomdoc.diagnosis.inferring import Inference, infer
+from oomdoc.diagnosis.logits import kept_logits, with_whole_logits
 from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.own_figures import sees_figures
 from oomdoc.diagnosis.own_lines import beside_failure, of_own_figures
@@ -246,8 +246,13 @@ def _worked_out(
             job = completed(evidence, job)
     makes_pictures = planned and asked_of(evidence).diffusion
     priced = _priced(job, warnings, careful=careful) if not makes_pictures else None
+    whole = None if planned or priced is None else with_whole_logits(evidence, job, priced)
+    if whole is not None:
+        job, priced, _ = whole
     if priced is not None and (running or not planned):
         inference = infer(evidence, job, priced)
+        if whole is not None:
+            inference = replace(inference, inferred=(*inference.inferred, whole[2]))
         job, priced = inference.job, inference.priced
         smaller = with_usual_need(evidence, job, priced) if not planned and not inference.inferred else None
         if smaller is not None:

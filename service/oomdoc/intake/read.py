@@ -270,7 +270,8 @@ def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], sho
     """A config's own framework is surer than what the log shows; an option is surest."""
     if options.get("framework") is not None:
         return str(options["framework"])
-    named = [reading.framework for reading in configs if reading.framework]
+    # Keys that a sentence names are of many frameworks: the one that it names too is meant.
+    named = [reading.framework for reading in configs if reading.framework and (reading.documents or shown is None)]
     sure = [name for name in named if name != "unknown"]
     named = sure if sure or shown is not None else named
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:

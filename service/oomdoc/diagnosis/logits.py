@@ -1,0 +1,68 @@
+"""What a failure tells of logits: whole ones where a fused loss was assumed, and those that an evaluation keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from oomdoc.diagnosis.inferring import IMPLIED
+from oomdoc.diagnosis.result import Inferred
+from oomdoc.diagnosis.tensors import Scene, tensors_for
+from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Evidence, Message, say
+from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
+from oomkb.frameworks import has
+from oomkb.memory.job import Assumption, Job
+from oomkb.pricing import Priced, price
+from oomkb.units import GIB
+
+_LOGIT_BYTES: Final = 4
+"""Models return fp32 logits for the loss (transformers ``loss/loss_utils.py``); bf16 ones take half."""
+
+
+_LEAST_MATCH: Final = 0.9
+"""Probability from which a request is taken to be the logits."""
+
+
+def with_whole_logits(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, Priced, Inferred] | None:
+    """The run with whole logits, where a framework's default is a fused loss and a copy of the logits was asked for."""
+    failure, completed = evidence.root, priced.job
+    if failure is None or failure.kind != "device" or not failure.requested_bytes or completed.objective == "inference":
+        return None
+    if not completed.fused_ce or "fused_ce" not in completed.assumed:
+        return None
+    scene = Scene(phase=failure.phase, allocated_bytes=failure.allocated_bytes, made_up=job.model is None)
+    matches = tensors_for(failure.requested_bytes, priced.shape, completed, scene)
+    if not matches or matches[0].cause != "logits" or matches[0].match < _LEAST_MATCH:
+        return None
+    whole = job.assuming({"fused_ce": Assumption(False, IMPLIED)})
+    try:
+        found = price(whole)
+    except (OomdocError, *ARITHMETIC_ERRORS):
+        return None
+    why = say("inferred.whole-logits", asked_bytes=failure.requested_bytes)
+    return whole, found, Inferred("fused_ce", value=False, probability=matches[0].match, why=why)
+
+
+def kept_logits(view: View) -> Iterator[Message]:
+    """One sample's logits and those of all samples, for a run that fails while it evaluates.
+
+    transformers ``trainer.py``, ``evaluation_loop``: without ``prediction_loss_only`` or
+    ``preprocess_logits_for_metrics`` the logits of every batch stay on the card, with ``eval_accumulation_steps`` in
+    host memory.
+    """
+    length = view.stated("seq_len")
+    framework = view.job.framework
+    if view.phase != "eval" or view.shape is None or not length or not view.is_stated("model"):
+        return
+    if framework is not None and not has(framework, "eval"):
+        return
+    each = float(length) * view.shape.dims.vocab * _LOGIT_BYTES
+    sizes = {"length": int(length), "vocab": view.shape.dims.vocab, "each_bytes": each}
+    yield say("answer.eval-logits", **sizes)
+    count = next((s.data["count"] for s in view.evidence.find("samples-counted")), None)
+    if count is None:
+        return
+    host = (view.job.host_gib or 0.0) * GIB
+    key = "answer.eval-all-beyond" if 0 < host < count * each else "answer.eval-all"
+    yield say(key, count=count, all_bytes=count * each, host_bytes=host)
