@@ -85,6 +85,11 @@ def engine_of(job: Job, s: Setting, device: Device | None = None) -> Engine | No
     return Engine(name, _RULES[name], version, said == "1" or (said is None and installed and version < (0, 11)))
 
 
+def takes_of_the_rest(framework: str) -> bool:
+    """Whether an engine's share is one of what is left after loading, not of the card."""
+    return any(name in framework and Engine(name, rule).of_the_rest for name, rule in _RULES.items())
+
+
 @lru_cache(maxsize=256)
 def _version(text: str | None) -> tuple[int, int]:
     found = _VERSION.search(text or "")

@@ -40,7 +40,7 @@ _LEAST_DECIDED: Final = 0.8
 """Probability that a turn decides something, from which the values of what reads as a question are decided."""
 _LEAST_ACCEPTED: Final = 0.6
 _LEAST_REJECTED: Final = 0.7
-_LEAST_UNDONE: Final = 0.6
+_LEAST_UNDONE: Final = 0.45
 _LEAST_EXPLAINED: Final = 0.5
 """Probabilities of acts from which they are taken where no pattern says so."""
 _LEAST_OF_PARTS: Final = 0.5
@@ -104,6 +104,12 @@ def explains(turn: Turn, text: str) -> bool:
     return odds["explain"] + (0.0 if comparisons_in(text) else odds["compare"]) >= _LEAST_EXPLAINED
 
 
+def may_decide(text: str) -> bool:
+    """Whether a turn may decide or suppose something, though no value was found in it."""
+    odds = acts_of(text)
+    return odds["set"] + odds["whatif"] >= _LEAST_TO_CHANGE
+
+
 def _is_plain(turn: Turn, text: str, context: Context) -> bool:
     """Whether a turn decides whatever its words are like: a value alone, a setting that is switched off, what others
     leave of the card, a value for which an amount is asked.
@@ -114,7 +120,7 @@ def _is_plain(turn: Turn, text: str, context: Context) -> bool:
         for name, value in turn.changes.items()
     )
     alone = len(tokens_of(text)) <= _MAX_TOKENS_ALONE
-    asks = asked_in(text).wanted != "fit"
+    asks = asked_in(text).wanted != "fit" and acts_of(text)["explain"] < _LEAST_EXPLAINED
     return off or alone or asks or turn.changes.keys() == {"capacity_gib"} or bool(switched(text, context))
 
 

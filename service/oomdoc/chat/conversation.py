@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import answers, parts
-from oomdoc.chat.acts import decides, explains, in_two, meant
+from oomdoc.chat.acts import explains, may_decide, meant
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
@@ -31,6 +31,7 @@ from oomdoc.chat.questions import (
 from oomdoc.chat.reading import held_fields, holds_it
 from oomdoc.chat.resolving import check_offered
 from oomdoc.chat.session import Reply, Session, Step, difference
+from oomdoc.chat.several_acts import in_order
 from oomdoc.chat.side_by_side import side_by_side
 from oomdoc.chat.speech import language_of
 from oomdoc.chat.sums import moved_terms
@@ -41,13 +42,12 @@ from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
 from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, explained_topics, found_topics
 from oomdoc.diagnosis.forms import BASE
-from oomdoc.diagnosis.inferring import IMPLIED
 from oomdoc.diagnosis.planned import careful_job, counted
-from oomdoc.diagnosis.result import Diagnosis
+from oomdoc.diagnosis.result import IMPLIED, Diagnosis
 from oomdoc.evidence import problem_of
 from oomdoc.intake import read_text
 from oomdoc.intake.asked import asked_in, asked_of
-from oomdoc.intake.several import several_questions, statement_and_question
+from oomdoc.intake.several import several_questions
 from oomdoc.report.words import word
 from oomdoc.stated import following
 from oomkb.errors import JobError
@@ -88,33 +88,14 @@ def _answered(session: Session, text: str) -> tuple[Session, Reply]:
     context = context_of(session)
     session = replace(session, language=language_of(session, text), refused=())
     try:
-        session, reply = _in_order(session, text, context)
+        whole = not session.steps or is_pasted(text)
+        session, reply = _taken(session, text, context) if whole else in_order(session, text, context, _taken)
     except JobError as error:
         session = session.refusing(error.where)
         answer = word("chat.refused", session.language, problem=problem_of(error))
         reply = Reply(answer, {}, session.job)
     session, reply = _once(session, reply)
     return replace(session, asked=wanted(session.job) if session.steps else ()), reply
-
-
-def _in_order(session: Session, text: str, context: Context) -> tuple[Session, Reply]:
-    """What stands before a question first, where it decides something: "use it. And 128k?"."""
-    if not session.steps or is_pasted(text) or len(text) > LONGEST_TURN:
-        return _taken(session, text, context)
-    said, question = statement_and_question(text)
-    if said and decides(session, said, context):
-        session, done = _taken(session, said, context)
-        session, reply = _taken(session, question, context_of(session))
-        return session, replace(reply, changed={**done.changed, **reply.changed})
-    if (parts := in_two(text)) is None:
-        return _taken(session, text, context)
-    before = session
-    session, done = _taken(session, parts[0], context)
-    session, reply = _taken(session, parts[1], context_of(session))
-    kept = done.answer.split("\n")[:1] if session.held - before.held else []
-    return session, replace(
-        reply, answer=joined([*kept, *reply.answer.split("\n")]), changed={**done.changed, **reply.changed}
-    )
 
 
 def _once(session: Session, reply: Reply) -> tuple[Session, Reply]:
@@ -352,7 +333,7 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
         session = replace(session.trying(*steps), offered=tuple(dict(side.fields) for side in sides))
     reply = replace(reply, answer=joined([answers.quoted(session, text), reply.answer]))
     known = still_fails(text) or answers.names_part(text) or bool(sides) or says(text, "why") or asks_for_amount(text)
-    lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not known
+    lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not known and may_decide(text)
     return session, answers.not_understood(reply, session.language) if lost else reply
 
 

@@ -31,6 +31,8 @@ from oomdoc.intake.asked import asked_in
 from oomdoc.intake.numbers import read_number
 from oomdoc.intake.polarity import clause
 from oomdoc.intake.polarity import negated as denied_before
+from oomdoc.intake.quantities import quantities_in
+from oomdoc.intake.quantities.fields import chance
 from oomdoc.intake.run_figures import host_in
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import stated_fields
@@ -74,6 +76,9 @@ def read_changes(turn: str, context: Context) -> Changes:
         _phrases(turn, context, found, taken)
     except JobError as error:
         return Changes({}, error)
+    if "micro_batch" in found and "grad_accum" not in found and _RE["same_whole"].search(spelled_turn):
+        whole = (context.present("micro_batch") or 1) * (context.present("grad_accum") or 1)
+        found["grad_accum"] = max(1, round(whole / found["micro_batch"]))
     _told(turn, context, found)
     _hardware(turn, job, found)
     if other := turned(spelled_turn, found, context):
@@ -115,6 +120,9 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
     if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
         found |= {"nodes": int(square["n"]), "gpus": int(square["m"])}
+    others = next((q.value for q in quantities_in(turn) if chance(q, "other_memory") >= _LEAST_OTHERS), None)
+    if others is not None:
+        found.setdefault("others_gib", others)
     host, asked_for = host_in(turn), next(iter(context.recent), None)
     size = _RE["size"].search(turn) if asked_for is not None and asked_for.field == "host_gib" else None
     if host is not None or size is not None:
@@ -138,6 +146,8 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}
 
 
+_LEAST_OTHERS: Final = 0.4
+"""Probability from which a size is what something else holds of the card."""
 _AS_ASKED: Final = frozenset({"optimizer", "attention", "fused_ce", "lora.targets"})
 """Settings in words that are read as in a question."""
 _ELSEWHERE: Final = ("adamw", "eager")
@@ -352,8 +362,11 @@ def named_framework(turn: str) -> str | None:
 
 def _model(turn: str, context: Context, found: dict[str, Any]) -> None:
     """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
-    mentions = models.find_all(turn)
+    mentions = [] if "others_gib" in found else models.find_all(turn)  # else the one that is on the card, too
     mentions = [m for m in mentions if not is_corrected(turn, m.start)] or mentions
+    if not mentions and "others_gib" not in found and (size := _RE["bare_size"].search(turn)) is not None:
+        named = of_size(float(size["n"]), context)
+        found.update({"model": named} if named else _resized(context.job, float(size["n"])))
     for mention in sorted(mentions, key=lambda m: not m.named):
         if mention.params_b and not mention.named and _RE["active"].search(turn):
             continue  # "only 3B active": how much of a mixture works, no size of the model
@@ -373,6 +386,8 @@ def _resized(job: Job, params_b: float) -> dict[str, Any]:
         name = _RE["size_in_name"].sub(f"{params_b:g}B", job.model, count=1)
         if name == job.model:
             return {}
-        if models.find(name) is not None:
-            return {"model": name, "params_b": None}
+        plain = _RE["release_in_name"].sub("", name)  # "llama 3.3" has no 8B
+        for one in (name, plain):
+            if models.find(one) is not None:
+                return {"model": one, "params_b": None}
     return {"model": None, "params_b": params_b}

@@ -11,6 +11,7 @@ from oomdoc.diagnosis.planned import LOCAL, blocks
 from oomdoc.stated import following
 from oomkb.errors import JobError, note
 from oomkb.frameworks import ENGINE, ENGINES, has, supports
+from oomkb.memory.engines import takes_of_the_rest
 from oomkb.memory.job import Job
 from oomkb.pricing import device_of
 from oomkb.units import GIB
@@ -77,7 +78,8 @@ def _resolve_room(found: dict[str, Any], job: Job) -> None:
     if not 0 < room < whole:
         return
     engine = found.get("framework", job.framework) or ENGINE
-    if found.get("objective", job.objective) == "inference" and has(engine, "serving.utilization", serving=True):
+    serves = found.get("objective", job.objective) == "inference"
+    if serves and has(engine, "serving.utilization", serving=True) and not takes_of_the_rest(engine):
         found.setdefault("serving.gpu_memory_utilization", int(100 * room / whole) / 100)
     else:
         found.setdefault("capacity_gib", round(room, 2))

@@ -24,7 +24,7 @@ from oomdoc.diagnosis.observed import (
     went_well,
 )
 from oomdoc.diagnosis.planning.search import cheapest_sets
-from oomdoc.diagnosis.result import Conflict, Inferred
+from oomdoc.diagnosis.result import IMPLIED, Conflict, Inferred
 from oomdoc.diagnosis.usual_need import WHY
 from oomdoc.diagnosis.view import trained_beyond
 from oomdoc.evidence import Evidence, Failure, Message, say
@@ -36,7 +36,6 @@ from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
 
-IMPLIED: Final = "the observed figures imply it"
 _AGREES: Final = -2.5
 """Log-likelihood from which the figures are taken to agree with the job as it is completed."""
 _EXPLAINED: Final = -7.0

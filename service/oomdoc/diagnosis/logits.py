@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from oomdoc.diagnosis.inferring import IMPLIED
-from oomdoc.diagnosis.result import Inferred
+from oomdoc.diagnosis.result import IMPLIED, Inferred
 from oomdoc.diagnosis.tensors import Scene, tensors_for
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, say

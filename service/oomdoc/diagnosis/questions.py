@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from oomdoc.diagnosis.inferring import IMPLIED
 from oomdoc.diagnosis.planned import is_planned, wants_figure
-from oomdoc.diagnosis.result import CauseFinding, Question
+from oomdoc.diagnosis.result import IMPLIED, CauseFinding, Question
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import say
 from oomdoc.intake.asked import asked_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from oomdoc.diagnosis.forms import Side, needed_of
 from oomdoc.evidence import Evidence, Message, Span
@@ -165,6 +165,10 @@ class Grid:
     columns: tuple[Message | str, ...]
     needed_bytes: tuple[tuple[float | None, ...], ...]
     fits: tuple[tuple[bool | None, ...], ...]
+
+
+IMPLIED: Final = "the observed figures imply it"
+"""Why a field has a value that nobody stated and the figures mean."""
 
 
 @dataclass(frozen=True, slots=True)

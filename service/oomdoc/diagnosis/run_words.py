@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import as_written
-from oomdoc.diagnosis.result import Change
+from oomdoc.diagnosis.result import IMPLIED, Change
 from oomdoc.diagnosis.throughput import active_params
 from oomdoc.evidence import Message, say
 from oomdoc.intake.worded import Alternative
@@ -136,7 +136,7 @@ def assumed_of(job: Job, compared: Collection[str] = ()) -> Iterator[Message]:
         quiet = quiet or (name == "quant" and job.method == "qlora")  # as QLoRA stores them
         # A loss without whole logits is one that recent releases choose: no assumption where the release is stated.
         quiet = quiet or (name == "fused_ce" and (not value or job.framework in (None, *job.versions)))
-        if name not in job.assumed or quiet or shown >= _NAMED or name in compared:
+        if name not in job.assumed or job.assumed[name].why == IMPLIED or quiet or shown >= _NAMED or name in compared:
             continue
         if name == "param_dtype" and not (value == "fp32" and job.autocast in ("bf16", "fp16")) and value != "fp16":
             continue

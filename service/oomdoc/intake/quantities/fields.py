@@ -7,7 +7,9 @@ from itertools import pairwise
 from typing import Final
 
 from oomdoc.intake.numbers import Listed
+from oomdoc.intake.polarity import clause
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
+from oomdoc.intake.worded import ROWS
 from oomkb.errors import JobError
 from oomkb.kept import compiled
 from oomkb.memory.job_reading import read_field
@@ -75,6 +77,7 @@ _UNLISTED: Final = frozenset({"dp", "zero_stage", "host_gib", "process_gib", "fr
 """Job fields that numbers of a question do not set by their role alone."""
 
 
+_OF_EVALUATION: Final = ROWS["name.eval_micro_batch"]
 _NEGATIVE: Final = compiled(r"(?:[=:：]\s?|\b(?:to|at) |[成到为])-\Z")
 _MAX_BEFORE: Final = 8
 """Characters before a number that say that it is negative."""
@@ -96,6 +99,8 @@ def listed(text: str) -> Iterator[Listed]:
             continue
         alone = not any(part.strip() for part in around(text, found))  # nothing says what it is of
         if not alone and not _NEGATIVE.search(text, max(0, found.start - _MAX_BEFORE), found.start):
+            if field == "micro_batch" and _OF_EVALUATION.search(clause(text, found.start, found.end)) is not None:
+                field = "eval_micro_batch"
             yield Listed(field, whole(found.value), found.start, found.end)
 
 

@@ -1,0 +1,55 @@
+"""A turn that does several things, part by part: what decides something first, then each of its questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from oomdoc.chat.acts import decides, explains, in_two
+from oomdoc.chat.context import Context
+from oomdoc.chat.grammar import LONGEST_TURN, Turn
+from oomdoc.chat.history import context_of
+from oomdoc.chat.parts import joined
+from oomdoc.chat.session import Reply, Session
+from oomdoc.intake.several import several_questions, statement_and_question
+
+Answer = Callable[[Session, str, Context], tuple[Session, Reply]]
+"""(session, one part, context) → (session, reply)."""
+_LINES: Final = 2
+"""Lines of the answer to a further question."""
+
+
+def in_order(session: Session, text: str, context: Context, answer: Answer) -> tuple[Session, Reply]:
+    """The parts of a turn answered in their order: "use it. And 128k?", "no offload. Does int4 fit? And fp8?"."""
+    if len(text) > LONGEST_TURN:
+        return answer(session, text, context)
+    several = several_questions(text)
+    if several is None or several.numbered:
+        return _decided_first(session, text, context, answer)
+    session, reply = _decided_first(session, several.first, context, answer)
+    said, changed = reply.answer.split("\n"), dict(reply.changed)
+    for question in several.further:
+        session, more = answer(session, question, context_of(session))
+        lines = more.answer.split("\n")
+        whole = "```" in more.answer or explains(Turn("ask"), question)
+        new = [line for line in (lines if whole else lines[:_LINES]) if line not in said]
+        said += new
+        changed |= more.changed
+    return session, replace(reply, answer=joined(said) if "```" not in said else "\n".join(said), changed=changed)
+
+
+def _decided_first(session: Session, text: str, context: Context, answer: Answer) -> tuple[Session, Reply]:
+    said, question = statement_and_question(text)
+    if said and decides(session, said, context):
+        session, done = answer(session, said, context)
+        session, reply = answer(session, question, context_of(session))
+        return session, replace(reply, changed={**done.changed, **reply.changed})
+    if (parts := in_two(text)) is None:
+        return answer(session, text, context)
+    before = session
+    session, done = answer(session, parts[0], context)
+    session, reply = answer(session, parts[1], context_of(session))
+    kept = done.answer.split("\n")[:1] if session.held - before.held else []
+    lines = joined([*kept, *reply.answer.split("\n")]) if kept else reply.answer
+    return session, replace(reply, answer=lines, changed={**done.changed, **reply.changed})
