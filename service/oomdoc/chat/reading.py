@@ -120,7 +120,7 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
     if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
         found |= {"nodes": int(square["n"]), "gpus": int(square["m"])}
-    others = next((q.value for q in quantities_in(turn) if chance(q, "other_memory") >= _LEAST_OTHERS), None)
+    others = next((q.value for q in quantities_in(turn) if chance(q, "other_memory") >= LEAST_OTHERS), None)
     if others is not None:
         found.setdefault("others_gib", others)
     host, asked_for = host_in(turn), next(iter(context.recent), None)
@@ -146,7 +146,7 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}
 
 
-_LEAST_OTHERS: Final = 0.4
+LEAST_OTHERS: Final = 0.4
 """Probability from which a size is what something else holds of the card."""
 _AS_ASKED: Final = frozenset({"optimizer", "attention", "fused_ce", "lora.targets"})
 """Settings in words that are read as in a question."""

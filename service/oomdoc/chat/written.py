@@ -101,7 +101,8 @@ def _lines(job: Job, language: str, only: Collection[str] | None) -> list[str]:
     for name, value in flat(job).items():
         if name in _CIRCUMSTANCES | {"gpus"} or value in _UNSAID or (only is not None and name not in only):
             continue
-        for key, _, new in worded(Job(framework=job.framework, sharding=job.sharding), job, name, value):
+        sharding = job.sharding if name != "sharding" else None
+        for key, _, new in worded(Job(framework=job.framework, sharding=sharding), job, name, value):
             if key != name or name in names_of(job.framework, name):
                 lines.append(_line(key, new, dashed=job.framework in DASHED))
     return [head, "```", *dict.fromkeys(lines), "```"] if lines else [word("chat.which-framework", language)]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import uneven_heads
-from oomdoc.diagnosis.comparing import Plain, comparison, enough_cards, largest_models
+from oomdoc.diagnosis.comparing import Plain, comparison, enough_cards
 from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
 from oomdoc.diagnosis.forms import (
     CARD_USABLE,
@@ -18,6 +18,7 @@ from oomdoc.diagnosis.forms import (
     needs_by_count,
     pinned_most,
 )
+from oomdoc.diagnosis.grids import largest_models
 from oomdoc.diagnosis.own_figures import by_own_figures, held_for
 from oomdoc.diagnosis.planned import asks_why_held, counted, is_planned, put_off, runs_on, wants_figure
 from oomdoc.diagnosis.planning.quantities import largest_of, need_with

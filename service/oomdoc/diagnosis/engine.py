@@ -14,10 +14,10 @@ from oomdoc.diagnosis.advice import advice_for, one_replica, unsupported
 from oomdoc.diagnosis.answering import sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
-from oomdoc.diagnosis.comparing import grid_for
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import Side, compared
+from oomdoc.diagnosis.grids import grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.logits import kept_logits, with_whole_logits
 from oomdoc.diagnosis.named_keys import keys_asked
@@ -39,7 +39,7 @@ from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import affecting, distinct, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.summary import summarise
-from oomdoc.diagnosis.supposed_runs import answers_to
+from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
 from oomdoc.diagnosis.usual_need import with_usual_need
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
@@ -110,6 +110,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
         warnings=tuple(warnings),
         answers=(
             *answers_to(evidence, stated, verdict),
+            *enough_memory(evidence, stated, verdict),
             *beside_failure(view),
             *one_replica(view),
             *rooms(view),

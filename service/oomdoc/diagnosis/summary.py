@@ -13,6 +13,7 @@ from oomdoc.diagnosis.planned import asks_why_held, is_planned
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
 from oomdoc.diagnosis.run_words import model_of, step_of
 from oomdoc.diagnosis.serving_answers import held_by_engine, room
+from oomdoc.diagnosis.supposed_runs import ENOUGH
 from oomdoc.diagnosis.tables import read_tables, shown_use
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, Outcome, say
@@ -32,7 +33,8 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if found.verdict == "no-failure":
         return _quiet(view, found)
     if found.other_failure is not None:
-        return (found.other_failure.why, *_printed(found.evidence.outcome), found.other_failure.next)
+        beside = [answer for answer in found.answers if answer.key == ENOUGH]
+        return (found.other_failure.why, *_printed(found.evidence.outcome), found.other_failure.next, *beside)
     if not found.causes:
         return (say("summary.unclear"),)
     best = found.causes[0]

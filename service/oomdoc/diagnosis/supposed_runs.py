@@ -8,9 +8,11 @@ from typing import Any, Final
 from oomdoc.diagnosis.answering import decisive
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import machines_of, needed_of, price_form, verdict_on
+from oomdoc.diagnosis.planned import chosen_run
 from oomdoc.diagnosis.result import Verdict
 from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Message, Supposed, say
+from oomdoc.intake.asked import NOTHING_ASKED, asked_of
 from oomdoc.intake.configs import to_job
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.job import Job
@@ -24,6 +26,8 @@ _FIELDS: Final = (
 )
 """What another form of a run may have."""
 _MAX_ANSWERS: Final = 2
+ENOUGH: Final = "answer.enough"
+"""The message of :func:`enough_memory`."""
 
 
 def answers_to(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Message]:
@@ -48,6 +52,20 @@ def answers_to(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Messa
         if assumed := list(assumed_of(priced.job)):
             yield say("answer.assumed", assumed=assumed)
         yield from _with_checkpointing(other, priced)
+
+
+def enough_memory(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Message]:
+    """Whether the card is enough, where that is asked of a run that failed for another reason than memory."""
+    asked = asked_of(evidence)
+    known = job.model is not None and (job.gpu is not None or job.capacity_gib is not None)
+    if verdict != "not-oom" or not known or not (asked.questions and asked.of_memory):
+        return
+    try:
+        run = chosen_run(job, NOTHING_ASKED)
+        priced = price(run, careful=True)
+    except (OomdocError, *ARITHMETIC_ERRORS):
+        return
+    yield say(ENOUGH, answer=decisive(Plain(run, priced.job, priced.estimate, careful=True)))
 
 
 def _same_on_host(job: Job, other: Priced) -> bool:

@@ -16,7 +16,7 @@ from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
-from oomdoc.intake.asked import asked_in, asked_of, pairs_in
+from oomdoc.intake.asked import asked_of, pairs_in
 from oomdoc.stated import following, stated_fields
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
@@ -84,7 +84,7 @@ def card_by_number(evidence: Evidence, job: Job) -> Job:
 
 def set_in_words(evidence: Evidence, job: Job) -> Job:
     """With settings that the words of a failed run name and no reader took: "with 8-bit Adam", "Liger is on"."""
-    settings = asked_in(evidence.prose).settings if evidence.prose else {}
+    settings = asked_of(evidence).settings
     found = {
         name: settings[name]
         for name in _IN_WORDS

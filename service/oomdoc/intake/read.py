@@ -266,12 +266,17 @@ def _engine_of(failures: Sequence[Indexed]) -> str | None:
     return next((name for name in names if name in ENGINES), None)
 
 
+_KEYS_OF_A_CONFIG: Final = 3
+"""Settings from which scattered ones tell their framework, whatever a sentence names."""
+
+
 def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], shown: str | None) -> str | None:
     """A config's own framework is surer than what the log shows; an option is surest."""
     if options.get("framework") is not None:
         return str(options["framework"])
-    # Keys that a sentence names are of many frameworks: the one that it names too is meant.
-    named = [reading.framework for reading in configs if reading.framework and (reading.documents or shown is None)]
+    # A key or two that a sentence names are of many frameworks: the one that it names too is meant.
+    whole = (r for r in configs if r.documents or len(r.facts) >= _KEYS_OF_A_CONFIG or shown is None)
+    named = [reading.framework for reading in whole if reading.framework]
     sure = [name for name in named if name != "unknown"]
     named = sure if sure or shown is not None else named
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:

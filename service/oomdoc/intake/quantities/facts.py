@@ -109,6 +109,8 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         values.setdefault(found.role, set()).add(found.value)
         if found.probability >= SURE and found.role in _FACTS:
             sure.setdefault(found.role, found)
+    if (host := _host_that_is_there(text)) is not None:
+        sure["host_memory"], values["host_memory"] = host, {host.value}
     for role, found in sure.items():
         if len(values[role]) > 1 or negated(text, found.start) or doubt(text, found.start, found.end) > 0.5:
             continue
@@ -116,6 +118,15 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         if line.text.strip() == found.written.strip():
             continue  # a number alone on its line: nothing says what it is of
         yield Fact(_FACTS[role], whole(found.value), line.span(found.start - start + 1), "prose", _CONFIDENCE)
+
+
+def _host_that_is_there(text: str) -> Quantity | None:
+    """The host memory that is all but surely one, beside less sure ones: "I have 128 GB, can go to 256"."""
+    found = [q for q in quantities_in(text) if q.role == "host_memory" and q.probability >= _ALL_BUT_SURE]
+    return found[0] if len({q.value for q in found}) == 1 else None
+
+
+_ALL_BUT_SURE: Final = 0.9
 
 
 def shares_in(evidence: Evidence) -> tuple[float, ...]:
