@@ -79,7 +79,7 @@ def quantities_in(text: str) -> tuple[Quantity, ...]:
 
 _KEY_BEFORE: Final = compiled(
     r"(?<![\w.])([A-Za-z][A-Za-z0-9]{0,24}(?:_[A-Za-z0-9]{1,24}){1,6})"
-    r"(?:\s?(?:=|:|：|->|→)\s?|\s(?:to\s)?|\s?[改设调换]?[成为到]\s?)\Z"
+    r"(?: ?(?:=|:|：|->|→) ?| (?:to )?| ?[改设调换]?[成为到] ?)\Z"
 )
 _MAX_KEY: Final = 80
 """Characters of a key before its number."""
