@@ -48,6 +48,8 @@ _WITH_TOKENS: Final = frozenset({"micro_batch", "users"})
 _FIGURES: Final = frozenset({"used_memory"})
 _PARTS: Final = frozenset({"used_memory", "other_memory"})
 _SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory", "memory_limit"})
+_ALL_BUT_SURE: Final = 0.95
+"""Probability from which a size is a card's, and no figure of a run on a larger one."""
 _MAX_RATIO: Final = 32
 """Between a size that is asked about without a name and one that was measured."""
 _MAX_SIZE: Final = {"micro_batch": 512}
@@ -268,7 +270,7 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
         return number.probability >= SURE
     if goes_on and number.written.replace(".", "").isdigit() and number.probability < _UNSURE:
         return not card or number.value < card
-    return number.role == "card_memory" and number.value < card
+    return number.role == "card_memory" and number.value < card and number.probability < _ALL_BUT_SURE
 
 
 def _parts(seen: NumberedText) -> Iterator[Signal]:

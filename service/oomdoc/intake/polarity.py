@@ -68,15 +68,21 @@ def _fails(text: str) -> bool:
 
 
 def doubt(text: str, start: int, end: int) -> float:
-    """How much less sure a value is for what its clause says: 0.0, 0.2 for a run that was fine, 0.6 elsewhere."""
+    """How much less sure a value is for what its clause says: 0.0, 0.2 for a run that was fine, 0.6 elsewhere, or left."""
     here = clause(text, start, end)
-    if _RE["elsewhere"].search(here) or is_need_asked(text, start):
+    if _RE["elsewhere"].search(here) or is_need_asked(text, start) or is_left(text, start, end):
         return 0.6
     fine, failed = went_well(here) or _RE["wish"].search(here) is not None, _fails(here)
     if not fine and not failed:
         here = _around(text, start, end)
         fine, failed = went_well(here), _fails(here)
     return 0.2 if fine and not failed else 0.0
+
+
+def is_left(text: str, start: int, end: int) -> bool:
+    """Whether what stands at ``text[start:end]`` is what was moved away from: "from 8 A100 40GB to 4 A100 80GB"."""
+    before, after = text[max(0, start - 72) : start], text[end : end + 56]
+    return any(_RE[f"from_{n}"].search(before) and _RE[f"to_{n}"].match(after) for n in ("en", "zh"))
 
 
 def _around(text: str, start: int, end: int) -> str:

@@ -14,7 +14,7 @@ from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import COUNT, to_count
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import doubt
+from oomdoc.intake.polarity import doubt, is_left
 from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 from oomkb.units import GIB
@@ -75,6 +75,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 )
         counts = [fact for fact in facts if fact.name == "gpu_count"]
         count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
+        places = [place for place in places if not is_left(line.text, *place)]
         names = [(m.start, m.end) for m in mentions if m.machine is not None or _RE["slice"].search(m.text)]
         yield from sizes_of(line, places, count, names=names)
 
