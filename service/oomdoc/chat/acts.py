@@ -28,14 +28,16 @@ from oomkb.kept import compiled
 _DECIDE: Final = ("set", "accept", "undo")
 _MENTION: Final = ("ask", "explain", "compare", "failed", "reject", "talk", "off")
 """Acts of a turn that only mentions the values that it names."""
-_LEADS: Final = ("hold", "reject", "failed", "undo")
+_LEADS: Final = ("hold", "reject", "failed", "undo", "set")
 """Acts that stand before another one in the same turn: "no offload, too slow. what about int4?"."""
-_FOLLOWS: Final = ("set", "whatif", "ask", "explain", "compare", "accept")
+_FOLLOWS: Final = ("set", "whatif", "ask", "explain", "compare", "accept", "claim")
 _LEAST_TO_CHANGE: Final = 0.25
 """Probability that a turn decides or supposes something, below which the values that it names change nothing.
 
 Of 1,713 labelled turns that a fit had not seen, 113 that grammar alone took for changes lie below it rightly, 25 not.
 """
+_LEAST_OF_DECISION: Final = 0.4
+"""The same, from which what stands before a question is decided."""
 _LEAST_DECIDED: Final = 0.8
 """Probability that a turn decides something, from which the values of what reads as a question are decided."""
 _LEAST_ACCEPTED: Final = 0.6
@@ -59,6 +61,8 @@ def in_two(text: str) -> tuple[str, str] | None:
             continue
         before, after = acts_of(head), acts_of(rest)
         lead, act = max(_LEADS, key=before.__getitem__), max(_FOLLOWS, key=after.__getitem__)
+        if lead == act == "set":
+            continue  # two settings are one turn
         if (both := before[lead] * after[act]) > best:
             best, found = both, (head, rest)
     return found
@@ -145,6 +149,9 @@ def decides(session: Session, said: str, context: Context) -> bool:
     if is_pasted(said) or says(said, "supposes") or tells_of_failure(read_text(said)):
         return False
     turn = meant(session, said, context)
+    odds = acts_of(said)
+    if sum(odds[act] for act in _DECIDE) < _LEAST_OF_DECISION:
+        return False
     return turn.refused is None and (
         turn.kind in ("undo", "accept-plan") or (turn.kind == "change" and bool(turn.changes))
     )

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from oomdoc.chat.choosing import of_size
 from oomdoc.chat.context import Context
 from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
 from oomdoc.chat.explicit import blanked, read_explicit
+from oomdoc.chat.machine_and_model import read_framework, read_hardware, read_model
 from oomdoc.chat.phrases import (
     ALONE,
     FIELD_NAMES,
     OFF_VALUES,
     QUANTITIES,
+    SHARE,
     Said,
     fields_named,
-    is_corrected,
     is_off,
     is_replaced,
     said_in,
@@ -32,27 +32,23 @@ from oomdoc.intake.numbers import read_number
 from oomdoc.intake.polarity import clause
 from oomdoc.intake.polarity import negated as denied_before
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import chance
+from oomdoc.intake.quantities.fields import SURE, chance
 from oomdoc.intake.run_figures import host_in
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import stated_fields
 from oomkb.catalog import models
-from oomkb.catalog.gpus import find, find_all
+from oomkb.catalog.gpus import find_all
 from oomkb.errors import JobError
-from oomkb.frameworks import ENGINES, canonical
+from oomkb.frameworks import ENGINES
 from oomkb.memory.job import Job
 from oomkb.memory.setting import ONLINE
 from oomkb.memory.states import GGUF_BYTES
-from oomkb.units import GIB
 
 _RE: Final = patterns("reading")
 _MINUS: Final = re.compile(r"(?:\A|\s)[-−]\Z")
 _NEVER_ZERO: Final = frozenset({"micro_batch", "seq_len", "grad_accum", "generations", "gpu_memory_utilization"})
 """Fields that are named with a zero only by a slip; ranks, nodes and cards are counted from zero."""
 _SHORTEST_LISTED: Final = 256
-_SIZE: Final = re.compile(r"(?i)[\s-]?\d{2,3}\s?G(?:i?B)?\b")
-_PLURAL: Final = re.compile(r"(?<=\d)s\Z")
-_LEADING_COUNT: Final = re.compile(r"\A(?:\d{1,4}|[一二两三四五六七八九十]{1,3})\s?[xX×*张块片卡个]?\s?(?=[A-Za-z0-9])")
 
 
 class Changes(NamedTuple):
@@ -80,7 +76,7 @@ def read_changes(turn: str, context: Context) -> Changes:
         whole = (context.present("micro_batch") or 1) * (context.present("grad_accum") or 1)
         found["grad_accum"] = max(1, round(whole / found["micro_batch"]))
     _told(turn, context, found)
-    _hardware(turn, job, found)
+    read_hardware(turn, job, found)
     if other := turned(spelled_turn, found, context):
         context = replace(context, job=job.with_fields(other))
         job = context.job
@@ -89,11 +85,11 @@ def read_changes(turn: str, context: Context) -> Changes:
             found.pop(name, None)  # adapters of a server are no way to train, nor is its checkpoint one
         if "optimizer" in (found.get("offload") or ()):
             del found["offload"]  # "offload 30 of the layers"
-    _framework(turn, job, found)
+    read_framework(turn, job, found)
     if job.objective is None and "objective" not in found:
         served = found.get("framework") in ENGINES or asked_in(spelled_turn).concurrency is not None
         found |= {"objective": "sft"} if "method" in found else {"objective": "inference"} if served else {}
-    _model(turn, context, found)
+    read_model(turn, context, found)
     if found:
         found = switched(turn, context) | _left_over(turn, context, found, taken) | found
     asked = asked_in(turn)
@@ -120,9 +116,14 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
     if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
         found |= {"nodes": int(square["n"]), "gpus": int(square["m"])}
-    others = next((q.value for q in quantities_in(turn) if chance(q, "other_memory") >= LEAST_OTHERS), None)
+    sizes = quantities_in(turn)
+    others = next((q.value for q in sizes if chance(q, "other_memory") >= LEAST_OTHERS), None)
+    if any(chance(q, "params") >= SURE for q in sizes):
+        others = None  # what a model takes that is spoken of
     if others is not None:
         found.setdefault("others_gib", others)
+    if (part := _RE["of_them"].search(turn)) is not None and int(part["m"] or part["m_zh"]) == context.present("gpus"):
+        found.setdefault("gpus", int(part["n"] or part["n_zh"]))
     host, asked_for = host_in(turn), next(iter(context.recent), None)
     size = _RE["size"].search(turn) if asked_for is not None and asked_for.field == "host_gib" else None
     if host is not None or size is not None:
@@ -200,6 +201,7 @@ def holds_it(turn: str) -> bool:
 _HELD_TOGETHER: Final = {
     **dict.fromkeys(("gpu", "gpus", "nodes"), ("gpus", "gpu", "nodes", "world")),
     "seq_len": ("seq_len", "serving.max_model_len"),
+    SHARE: (f"rollout.{SHARE}", f"serving.{SHARE}"),
     "quant": ("quant", "serving.kv_dtype"),
     "param_dtype": ("param_dtype", "quant"),
 }
@@ -307,87 +309,3 @@ def _can_be(one: Said, turn: str, job: Job) -> bool:
     if limits is not None and limits.convert is int and one.value != int(one.value):
         stated_fields({one.field: one.value})
     return one.value > 0 and (limits is None or limits.lowest / 8 <= one.value <= limits.highest * 8)
-
-
-def _hardware(turn: str, job: Job, found: dict[str, Any]) -> None:
-    """A GPU by name, and the number in front of it: "two 3090s", "2×4090", "换成 H20"."""
-    mentions = [m for m in find_all(turn) if not is_replaced(turn, m.start)]
-    mentions = [m for m in mentions if not is_corrected(turn, m.start)] or mentions
-    for mention in mentions[-1:] if _arrowed(turn, mentions) else mentions[:1]:
-        name = _PLURAL.sub("", _LEADING_COUNT.sub("", mention.text.strip()) if mention.count else mention.text.strip())
-        name = _RE["size_first"].sub(r"\g<name> \g<size>", name)
-        if not re.match(rf"(?i){re.escape(name)}[\s-]", job.gpu or ""):  # "four A100s": of the size that the job has
-            found["gpu"] = name
-        before = _RE["count_before"].search(turn[max(0, mention.start - 16) : mention.start])
-        after = _RE["count_after"].match(turn[mention.start + len(mention.text) :])
-        if "gpus" in found:
-            continue
-        if mention.count:
-            found["gpus"] = mention.count
-        elif before:
-            found["gpus"] = int(read_number(before["n"]))
-        elif after:
-            found["gpus"] = int(after["n"] or after["m"])
-    if not mentions and "gpu" not in found and (card := asked_in(turn).card) and card not in (job.gpu or ""):
-        found["gpu"] = card
-    size = found.get("capacity_gib")
-    if size is not None and "gpu" not in found and job.gpu is not None:  # "the 40 GB ones"
-        name = f"{_SIZE.sub('', job.gpu).strip()} {size:g}GB"
-        sized = find(name)
-        if sized is not None and sized.nominal_bytes == size * GIB:
-            del found["capacity_gib"]
-            found["gpu"] = name
-
-
-def _arrowed(turn: str, mentions: list[Any]) -> bool:
-    pairs = itertools.pairwise(mentions)
-    return any(_RE["arrow"].match(turn[a.start + len(a.text) : b.start]) for a, b in pairs)
-
-
-def _framework(turn: str, job: Job, found: dict[str, Any]) -> None:
-    """The framework by name, as long as none is known: "用 swift 训", "with axolotl"."""
-    name = named_framework(turn) if job.framework is None or (job.framework in ENGINES and "method" in found) else None
-    if name is not None and (found or _RE["with_it"].search(turn)):
-        found |= {"framework": name, **({"planned": True} if job.model is not None else {})}
-
-
-def named_framework(turn: str) -> str | None:
-    """The framework that a turn names."""
-    for match in _RE["framework"].finditer(turn):
-        name = canonical(match[0])
-        if name is not None and not is_off(turn, *match.span()):
-            return name
-    return None
-
-
-def _model(turn: str, context: Context, found: dict[str, Any]) -> None:
-    """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
-    mentions = [] if "others_gib" in found else models.find_all(turn)  # else the one that is on the card, too
-    mentions = [m for m in mentions if not is_corrected(turn, m.start)] or mentions
-    if not mentions and "others_gib" not in found and (size := _RE["bare_size"].search(turn)) is not None:
-        named = of_size(float(size["n"]), context)
-        found.update({"model": named} if named else _resized(context.job, float(size["n"])))
-    for mention in sorted(mentions, key=lambda m: not m.named):
-        if mention.params_b and not mention.named and _RE["active"].search(turn):
-            continue  # "only 3B active": how much of a mixture works, no size of the model
-        if mention.entry is not None and mention.named:
-            found["model"] = mention.text.strip()
-        elif mention.params_b and not mention.named:
-            named = of_size(mention.params_b, context)
-            found.update({"model": named} if named else _resized(context.job, mention.params_b))
-        else:
-            continue
-        return
-
-
-def _resized(job: Job, params_b: float) -> dict[str, Any]:
-    """The same family at another size, where the catalogue has it; else the size alone."""
-    if isinstance(job.model, str):
-        name = _RE["size_in_name"].sub(f"{params_b:g}B", job.model, count=1)
-        if name == job.model:
-            return {}
-        plain = _RE["release_in_name"].sub("", name)  # "llama 3.3" has no 8B
-        for one in (name, plain):
-            if models.find(one) is not None:
-                return {"model": one, "params_b": None}
-    return {"model": None, "params_b": params_b}

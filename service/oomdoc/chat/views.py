@@ -10,10 +10,10 @@ from typing import Final
 
 from oomdoc.chat import answers, parts
 from oomdoc.chat.answers import explained, largest
+from oomdoc.chat.machine_and_model import named_framework
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
 from oomdoc.chat.questions import topic_of
-from oomdoc.chat.reading import named_framework
 from oomdoc.chat.session import Reply, Session
 from oomdoc.chat.written import configuration
 from oomdoc.diagnosis.own_figures import savings

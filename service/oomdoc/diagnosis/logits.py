@@ -28,19 +28,37 @@ def with_whole_logits(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job
     failure, completed = evidence.root, priced.job
     if failure is None or failure.kind != "device" or not failure.requested_bytes or completed.objective == "inference":
         return None
-    if not completed.fused_ce or "fused_ce" not in completed.assumed:
+    implied = _implied(job, priced, failure.requested_bytes)
+    if (not completed.fused_ce or "fused_ce" not in completed.assumed) and not implied:
         return None
     scene = Scene(phase=failure.phase, allocated_bytes=failure.allocated_bytes, made_up=job.model is None)
-    matches = tensors_for(failure.requested_bytes, priced.shape, completed, scene)
+    with_batch = price(job.with_fields(implied)).job if implied else completed
+    matches = tensors_for(failure.requested_bytes, priced.shape, with_batch, scene)
     if not matches or matches[0].cause != "logits" or matches[0].match < _LEAST_MATCH:
         return None
-    whole = job.assuming({"fused_ce": Assumption(False, IMPLIED)})
+    whole = job.assuming({n: Assumption(v, IMPLIED) for n, v in ({"fused_ce": False} | implied).items()})
     try:
         found = price(whole)
     except (OomdocError, *ARITHMETIC_ERRORS):
         return None
     why = say("inferred.whole-logits", asked_bytes=failure.requested_bytes)
     return whole, found, Inferred("fused_ce", value=False, probability=matches[0].match, why=why)
+
+
+def _implied(job: Job, priced: Priced, requested_bytes: float) -> dict[str, int]:
+    """The micro-batch that a request for whole fp32 logits means, where the length is stated and the batch is not."""
+    completed = priced.job
+    if job.micro_batch is not None or job.seq_len is None or (completed.cp or 1) > 1 or (completed.tp or 1) > 1:
+        return {}
+    samples = requested_bytes / (_LOGIT_BYTES * priced.shape.dims.vocab * job.seq_len)
+    batch = round(samples)
+    near = 1 <= batch <= _MAX_BATCH and abs(samples - batch) <= _NEAR * batch
+    return {"micro_batch": batch} if near and batch != completed.micro_batch else {}
+
+
+_MAX_BATCH: Final = 64
+_NEAR: Final = 0.003
+"""Share by which a request may differ from a whole number of samples' logits: the last token has none."""
 
 
 def kept_logits(view: View) -> Iterator[Message]:

@@ -248,8 +248,11 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
     elif job.method is None and job.lora is None and job.quant is None and (asked.full or asked.scratch):
         pretrains = asked.scratch and job.objective is None
         job = job.with_fields({"method": "full", **({"objective": "pretrain"} if pretrains else {})})
-    if job.objective in ONLINE and job.rollout is None and asked.engine in ("vllm", "sglang"):
-        beside = {"engine": asked.engine, "colocated": True, "gpu_memory_utilization": _ENGINE_SHARE}
+    alone = job.rollout is None or (job.rollout.engine is None and job.rollout.colocated is None)
+    if job.objective in ONLINE and alone and asked.engine in ("vllm", "sglang"):
+        beside: dict[str, Any] = {"engine": asked.engine, "colocated": True}
+        if job.get("rollout.gpu_memory_utilization") is None:
+            beside["gpu_memory_utilization"] = asked.settings.get("serving.gpu_memory_utilization", _ENGINE_SHARE)
         job = job.assuming({f"rollout.{n}": Assumption(v, "an engine beside the trainer") for n, v in beside.items()})
     rollout = job.rollout
     if rollout is not None and rollout.colocated is not False and rollout.tensor_parallel is None and not written:

@@ -68,7 +68,7 @@ def _fails(text: str) -> bool:
 
 
 def doubt(text: str, start: int, end: int) -> float:
-    """How much less sure a value is for what its clause says: 0.0, 0.2 for a run that was fine, 0.6 elsewhere, or left."""
+    """How much less sure a value is for what its clause says: 0.0, 0.2 for a run that was fine, 0.6 elsewhere."""
     here = clause(text, start, end)
     if _RE["elsewhere"].search(here) or is_need_asked(text, start) or is_left(text, start, end):
         return 0.6
