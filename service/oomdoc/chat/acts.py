@@ -40,6 +40,12 @@ _LEAST_OF_DECISION: Final = 0.4
 """The same, from which what stands before a question is decided."""
 _LEAST_DECIDED: Final = 0.8
 """Probability that a turn decides something, from which the values of what reads as a question are decided."""
+_LEAST_SUPPOSED: Final = 0.6
+"""Probability that a turn supposes or claims something, from which it decides nothing; one that says all it supposes,
+and is not "and with zero3?".
+"""
+_LONG: Final = 8
+"""Tokens of such a turn."""
 _LEAST_ACCEPTED: Final = 0.6
 _LEAST_REJECTED: Final = 0.7
 _LEAST_UNDONE: Final = 0.45
@@ -84,6 +90,9 @@ def meant(session: Session, text: str, context: Context) -> Turn:
     decided = sum(odds[act] for act in _DECIDE)
     if turn.kind == "change" and decided + odds["whatif"] < _LEAST_TO_CHANGE and not _is_plain(turn, text, context):
         return _not_decided(turn, text, odds)
+    long = len(tokens_of(text)) >= _LONG
+    if turn.kind == "change" and long and odds["whatif"] + odds["claim"] >= _LEAST_SUPPOSED:
+        return Turn("ask", turn.changes, topic_of(text))
     if turn.kind == "ask" and turn.changes and odds["explain"] >= _LEAST_EXPLAINED:
         return Turn("ask", topic=topic_of(text))
     if turn.kind == "ask" and turn.changes and decided >= _LEAST_DECIDED:

@@ -18,6 +18,8 @@ from oomkb.catalog.gpus import find_all
 from oomkb.memory.job import Job
 
 _SIZE: Final = re.compile(r"[\d,.]+ [GM]iB")
+_COUNTED: Final = frozenset({"cards", "layers", "requests"})
+"""Quantities for which a further question may ask beside a comparison."""
 _PROPOSAL: Final = "chat.plan"
 _ROOM: Final = ("answer.room", "answer.room-then")
 _OWN_FIGURES: Final = "answer.own-"
@@ -37,8 +39,9 @@ def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) 
     if own or whole.diagnosis.explained:
         return whole
     if not found.numbered and whole.diagnosis.sides:
-        return whole
-    apart = found.numbered or _names_card_later(found)
+        # What is set against each other is all that is asked, but for a number of something.
+        found = replace(found, further=tuple(one for one in found.further if asked_in(one).wanted in _COUNTED))
+    apart = found.numbered or (not whole.diagnosis.sides and _names_card_later(found))
     first = report_of(found.first) if apart else whole
     answers = _answers(found, "" if apart else first.text(full=True), whole.diagnosis)
     return replace(first, further=tuple(answers)) if answers else first

@@ -13,6 +13,7 @@ from oomdoc.chat.history import context_of
 from oomdoc.chat.parts import joined
 from oomdoc.chat.session import Reply, Session
 from oomdoc.intake.several import several_questions, statement_and_question
+from oomdoc.report.words import word
 
 Answer = Callable[[Session, str, Context], tuple[Session, Reply]]
 """(session, one part, context) → (session, reply)."""
@@ -50,6 +51,8 @@ def _decided_first(session: Session, text: str, context: Context, answer: Answer
     before = session
     session, done = answer(session, parts[0], context)
     session, reply = answer(session, parts[1], context_of(session))
+    if reply.answer.startswith(word("chat.off-topic", session.language)):
+        return answer(before, text, context)  # a part that says nothing without the other
     kept = done.answer.split("\n")[:1] if session.held - before.held else []
     lines = joined([*kept, *reply.answer.split("\n")]) if kept else reply.answer
     return session, replace(reply, answer=lines, changed={**done.changed, **reply.changed})

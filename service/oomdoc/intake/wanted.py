@@ -13,6 +13,7 @@ from typing import Final, Literal, cast
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import quantities_in
 from oomdoc.intake.quantities.fields import SURE
+from oomdoc.intake.several import several_questions
 from oomdoc.intake.wanted_words import wanted_by_words
 
 Wanted = Literal[
@@ -46,7 +47,13 @@ _NO_PAIRS: Final = frozenset(
 
 
 def wanted_in(text: str) -> Wanted:
-    """What a question wants; ``fit`` where it asks for no quantity."""
+    """What a question wants, the first one that wants a quantity; ``fit`` where none is asked for."""
+    several = several_questions(text)
+    first = _wanted(several.first) if several is not None and not several.numbered else "fit"
+    return _wanted(text) if first == "fit" else first
+
+
+def _wanted(text: str) -> Wanted:
     rule = by_rules(text)
     return rule if _stands(rule, text) else agreed(rule, text, *wanted_by_words(text))
 
