@@ -98,6 +98,9 @@ class Calibration:
     beside it: no scale says that, since with more room it would only have taken more."""
 
 
+_MPS: Final = "mps-oom"
+
+
 def calibrate(
     evidence: Evidence,
     estimate: Estimate,
@@ -115,7 +118,9 @@ def calibrate(
     failure = evidence.root
     capacity = estimate.capacity_bytes
     if failure is not None and failure.kind == "device" and failure.capacity_bytes:
-        capacity = float(failure.capacity_bytes)
+        printed = float(failure.capacity_bytes)
+        # A Mac's limit lets it swap: what its GPU may use without is less.
+        capacity = min(printed, capacity or printed) if failure.signal.name == _MPS else printed
     if capacity is None:
         return Calibration(None)
     notes: list[Message] = []
