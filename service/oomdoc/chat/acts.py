@@ -146,7 +146,7 @@ def _not_decided(turn: Turn, text: str, odds: Mapping[str, float]) -> Turn:
         if all(isinstance(v, int | float) and not isinstance(v, bool) for v in turn.changes.values()):
             return replace(turn, held=tuple(turn.changes))  # "it must be 128k"
         return Turn("ask", topic="held", held=tuple(turn.changes))
-    if odds["claim"] >= max(odds[act] for act in _MENTION):
+    if odds["claim"] + odds["compare"] >= max(odds[act] for act in _MENTION if act != "compare"):
         return Turn("ask", turn.changes, topic_of(text))
     if odds["reject"] >= _LEAST_REJECTED:
         return Turn("talk", topic="dropped")

@@ -114,9 +114,11 @@ def only_asks(turn: str) -> bool:
 def topic_of(turn: str) -> str:
     """What a question is about, beside the parts of the memory: by its words as a whole, else by a pattern."""
     named, odds = _named_topic(turn), views_of(turn)
+    if named in _NAMED_PRECISELY:
+        return named
     best = max(odds, key=odds.__getitem__)
     least = _LEAST_VIEW.get(best)
-    if least is not None and odds[best] >= least and named != "setting":
+    if least is not None and odds[best] >= least:
         return _VIEW_TOPICS.get(best, best)
     return named if odds.get(_VIEW_OF.get(named, named), 1.0) >= _LEAST_OF_NAMED else ""
 
@@ -125,6 +127,8 @@ def _named_topic(turn: str) -> str:
     return next((name for name, pattern in _TOPICS.items() if pattern.search(turn)), "")
 
 
+_NAMED_PRECISELY: Final = frozenset({"setting", "saved", "sure", "breakdown"})
+"""Topics whose patterns name nothing else."""
 _VIEW_TOPICS: Final = {"history": "saved", "speed": "rate"}
 """Views that are topics of another name."""
 _VIEW_OF: Final = {"saved": "history", "rate": "speed", "setting": "config", "requests": "largest"}
