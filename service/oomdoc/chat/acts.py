@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, tells_of_failure
 from oomdoc.chat.ellipsis import switched
 from oomdoc.chat.grammar import Turn, understand
-from oomdoc.chat.phrases import OFF_VALUES, fields_named
+from oomdoc.chat.phrases import OFF_VALUES, fields_named, said_in
 from oomdoc.chat.prices import with_world
 from oomdoc.chat.questions import asks_plainly, says, topic_of
 from oomdoc.chat.session import Session
 from oomdoc.chat.turn_words import acts_of
 from oomdoc.chat.undoing import Undo, read_undo, takes_back
 from oomdoc.chat.views import TOPICS
+from oomdoc.evidence import Evidence
 from oomdoc.intake import read_text
 from oomdoc.intake.alternatives import comparisons_in
 from oomdoc.intake.asked import asked_in
@@ -91,8 +92,11 @@ def meant(session: Session, text: str, context: Context) -> Turn:
     if turn.kind == "change" and decided + odds["whatif"] < _LEAST_TO_CHANGE and not _is_plain(turn, text, context):
         return _not_decided(turn, text, odds)
     long = len(tokens_of(text)) >= _LONG
-    if turn.kind == "change" and long and odds["whatif"] + odds["claim"] >= _LEAST_SUPPOSED:
+    supposed = odds["claim"] + (odds["whatif"] if long else 0.0)
+    if turn.kind == "change" and supposed >= _LEAST_SUPPOSED:
         return Turn("ask", turn.changes, topic_of(text))
+    if odds["compare"] >= _LEAST_SUPPOSED and len(sides := _sides(turn, text, session, context)) > 1:
+        return Turn("compare", sides=sides)
     if turn.kind == "ask" and turn.changes and odds["explain"] >= _LEAST_EXPLAINED:
         return Turn("ask", topic=topic_of(text))
     if turn.kind == "ask" and turn.changes and decided >= _LEAST_DECIDED:
@@ -111,7 +115,7 @@ def explains(turn: Turn, text: str) -> bool:
     """Whether a turn asks how something works, or which of two things is better of which no run is one, and names no
     values.
     """
-    if turn.kind == "change" or turn.changes:
+    if turn.kind in ("change", "compare") or turn.changes:
         return False
     odds = acts_of(text)
     return odds["explain"] + (0.0 if comparisons_in(text) else odds["compare"]) >= _LEAST_EXPLAINED
@@ -138,6 +142,35 @@ def _is_plain(turn: Turn, text: str, context: Context) -> bool:
 
 
 _MAX_TOKENS_ALONE: Final = 2
+
+
+def _sides(turn: Turn, text: str, session: Session, context: Context) -> tuple[Mapping[str, Any], ...]:
+    """The values that a turn sets against each other, each by itself: of one field several, or one of each field."""
+    if turn.kind not in ("change", "ask") or comparisons_in(text):
+        return ()
+    serves = session.job.objective == "inference"
+    named = [one for one in said_in(text, [], serving=serves) if one.field not in _CIRCUMSTANCES]
+    found = dict.fromkeys(
+        (one.field, one.value if not isinstance(one.value, list) else tuple(one.value)) for one in named
+    )
+    return tuple(MappingProxyType({name: value}) for name, value in found)
+
+
+_CIRCUMSTANCES: Final = frozenset({"host_gib", "gpus", "nodes", "objective", "framework", "others_gib", "free_gib"})
+"""Fields that a turn names beside what it compares."""
+
+
+def asks_of_failure(text: str, evidence: Evidence) -> bool:
+    """Whether words for a failure are those of a question or a comparison, and no program printed any."""
+    if any(f.signal.name not in _SAID for f in evidence.failures):
+        return False
+    odds = acts_of(text)
+    return sum(odds[act] for act in ("ask", "explain", "compare", "whatif", "claim")) >= _LEAST_ASKED
+
+
+_SAID: Final = frozenset({"said-device", "said-host", "said-shared", "said-growth", "complaint"})
+"""Signs of a failure that a person tells of."""
+_LEAST_ASKED: Final = 0.8
 
 
 def _not_decided(turn: Turn, text: str, odds: Mapping[str, float]) -> Turn:

@@ -32,6 +32,8 @@ def chosen(turn: str, context: Context) -> tuple[dict[str, Any], str]:
     """
     if len(context.latest) > 1 and _RE["both"].search(turn):
         return {name: value for changes in context.latest for name, value in changes.items()}, ""
+    if (side := _named_side(turn, context)) is not None:
+        return side, ""
     match = _RE["takes"].match(turn) or (_RE["alone"].fullmatch(turn) if context.offered else None)
     if match is None:
         return {}, turn
@@ -42,6 +44,17 @@ def chosen(turn: str, context: Context) -> tuple[dict[str, Any], str]:
     if len(context.tried) > 1 and -1 <= place < len(context.tried) and not match.groupdict().get("letter"):
         return moved_to(context.job, context.tried[place]), rest
     return {}, turn
+
+
+def _named_side(turn: str, context: Context) -> dict[str, Any] | None:
+    """The one alternative of the last answer whose value a turn names: "go with the 8bit one"."""
+    named = _RE["the_one"].search(turn)
+    if named is None or not context.offered:
+        return None
+    words = re.sub(r"[\W_]", "", (named["what"] or named["what_zh"]).lower())
+    values = [re.sub(r"[\W_]", "", " ".join(map(str, side.values())).lower()) for side in context.offered]
+    alike = [n for n, value in enumerate(values) if words and words in value]
+    return dict(context.offered[alike[0]]) if len(alike) == 1 else None
 
 
 def returned(turn: str, changes: Mapping[str, Any], context: Context) -> dict[str, Any]:

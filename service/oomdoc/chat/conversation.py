@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.chat import answers, parts
-from oomdoc.chat.acts import explains, may_decide, meant
+from oomdoc.chat.acts import asks_of_failure, explains, may_decide, meant
 from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
@@ -129,7 +129,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
     session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
     evidence = read_text(text)
-    if tells_of_failure(evidence):
+    if tells_of_failure(evidence) and not asks_of_failure(text, evidence):
         return _describe(session, text, context)
     seen = shown_bytes(evidence)
     if seen is not None and not turn.changes and not asks(text):
@@ -297,6 +297,8 @@ def _undo(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
 
 def _compare(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     jobs = [step.job for step in session.tried]
+    if turn.sides:
+        session = replace(session, offered=turn.sides)
     if session.offered and not turn.changes:
         jobs = [with_world(session.job.with_fields(fields)) for fields in session.offered]
     if turn.changes:

@@ -48,6 +48,8 @@ class Turn:
     """What an ``undo`` takes back."""
     invented: bool = False
     """Whether the turn asks for a number that is not computed."""
+    sides: tuple[Mapping[str, Any], ...] = ()
+    """Of a comparison, the job fields of each run."""
     held: tuple[str, ...] = ()
     """Fields of which the turn says that they must not change."""
     refused: JobError | None = None

@@ -12,11 +12,14 @@ from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.chat.history import context_of
 from oomdoc.chat.parts import joined
 from oomdoc.chat.session import Reply, Session
+from oomdoc.chat.turn_words import acts_of
 from oomdoc.intake.several import several_questions, statement_and_question
 from oomdoc.report.words import word
 
 Answer = Callable[[Session, str, Context], tuple[Session, Reply]]
 """(session, one part, context) → (session, reply)."""
+_LEAST_SUPPOSED: Final = 0.6
+"""Probability that a turn as a whole supposes something, from which no part of it decides."""
 _LINES: Final = 2
 """Lines of the answer to a further question."""
 
@@ -42,7 +45,7 @@ def in_order(session: Session, text: str, context: Context, answer: Answer) -> t
 
 def _decided_first(session: Session, text: str, context: Context, answer: Answer) -> tuple[Session, Reply]:
     said, question = statement_and_question(text)
-    if said and decides(session, said, context):
+    if said and acts_of(text)["whatif"] < _LEAST_SUPPOSED and decides(session, said, context):
         session, done = answer(session, said, context)
         session, reply = answer(session, question, context_of(session))
         return session, replace(reply, changed={**done.changed, **reply.changed})
