@@ -49,8 +49,8 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
         return Device(name=gpu or "GPU", vendor="other", generation="unknown", capacity_bytes=capacity_bytes)
     if device.unified and device.nominal_bytes == capacity_bytes:  # the size on the box, of which a part is the GPU's
         return device
-    if device.unified and device.nominal_bytes and capacity_bytes > device.nominal_bytes:
-        return device  # more than the machine has: a limit that lets it swap, as MPS's is (1.7 of what Metal recommends)
+    if device.lets_swap(capacity_bytes):
+        return device
     # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
     # fraction ("79.15 GiB") is no rounded size: a program printed it.
     if (

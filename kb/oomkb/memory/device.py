@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Literal
+from typing import Final, Literal
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
@@ -15,6 +15,10 @@ _SHARED_MEMORY_KIB = {
     **{(9, 0): 227, (10, 0): 227, (10, 3): 227, (12, 0): 99, (12, 1): 99},
 }
 _UNIFIED = ("gb10", "spark", "jetson", "orin", "strix", "ryzen ai")
+
+
+_BEYOND: Final = 1.05
+"""Of a machine's memory: what a limit is above that is no size of it as people name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,10 @@ class Device:
         Specifications per Compute Capability"); ``None`` where it is not known.
         """
         return _SHARED_MEMORY_KIB.get(self.compute_capability or (0, 0))
+
+    def lets_swap(self, limit_bytes: float) -> bool:
+        """Whether a printed limit is more than the machine has: MPS allows 1.7 of what Metal recommends."""
+        return self.unified and bool(self.nominal_bytes) and limit_bytes > _BEYOND * (self.nominal_bytes or 0)
 
     @property
     def unified(self) -> bool:

@@ -6,7 +6,6 @@ stages never disagree about what the failure stated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import field
 from functools import cached_property
@@ -235,9 +234,8 @@ class View:
         """``requested``, ``capacity``, ``allocated``, ``reserved``, ``free``, ``process`` ... of the failure."""
         failure = self.failure
         value = getattr(failure, f"{name}_bytes", None) if failure is not None else None
-        if name == "capacity" and value and (device := device_of(self.job)) is not None and device.unified:
-            # A limit beyond the machine's memory lets it swap (MPS allows 1.7 of what Metal recommends).
-            value = device.capacity_bytes if value > (device.nominal_bytes or math.inf) else value
+        if name == "capacity" and value and (device := device_of(self.job)) is not None and device.lets_swap(value):
+            value = device.capacity_bytes
         if value is None and name in _TOLD:
             stated = self.evidence.value(f"{name}_gib")
             if isinstance(stated, int | float) and stated:

@@ -8,7 +8,7 @@ from oomdoc.diagnosis.usual_need import MAX_NEED_OF_CARD, WHY
 from oomdoc.library import diagnose
 
 _FAILED = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. GPU 0 has a total capacity of 79.15 GiB of "
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.20 GiB. GPU 0 has a total capacity of 79.15 GiB of "
     "which 1.20 GiB is free.\n"
 )
 _SHORT = "I fine-tune Qwen/Qwen2.5-7B with LoRA and the Hugging Face Trainer on an A100 80GB, max_length 8192.\n"
