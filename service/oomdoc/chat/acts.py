@@ -12,11 +12,11 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, tells_of_failure
 from oomdoc.chat.ellipsis import switched
 from oomdoc.chat.grammar import Turn, understand
-from oomdoc.chat.phrases import OFF_VALUES, fields_named, said_in
+from oomdoc.chat.phrases import OFF_VALUES, SHARE, fields_named, said_in
 from oomdoc.chat.prices import with_world
-from oomdoc.chat.questions import asks_plainly, says, topic_of
+from oomdoc.chat.questions import WANTED, asks_plainly, says, topic_of
 from oomdoc.chat.session import Session
-from oomdoc.chat.turn_words import acts_of
+from oomdoc.chat.turn_words import acts_of, views_of
 from oomdoc.chat.undoing import Undo, read_undo, takes_back
 from oomdoc.chat.views import TOPICS
 from oomdoc.evidence import Evidence
@@ -47,6 +47,10 @@ and is not "and with zero3?".
 """
 _LONG: Final = 8
 """Tokens of such a turn."""
+_LEAST_OF_MEANING: Final = 0.6
+"""Probability that it is asked what a named value means, from which a turn that decides nothing supposes nothing."""
+_LEAST_HELD: Final = 0.35
+"""The same of ruling out, from which what is switched off is not proposed again."""
 _LEAST_ACCEPTED: Final = 0.6
 _LEAST_REJECTED: Final = 0.7
 _LEAST_UNDONE: Final = 0.45
@@ -89,14 +93,19 @@ def meant(session: Session, text: str, context: Context) -> Turn:
         return turn
     odds = acts_of(text)
     decided = sum(odds[act] for act in _DECIDE)
-    if turn.kind == "change" and decided + odds["whatif"] < _LEAST_TO_CHANGE and not _is_plain(turn, text, context):
+    if odds["compare"] >= _LEAST_SUPPOSED and len(sides := _sides(turn, text, session, context)) > 1:
+        return Turn("compare", sides=sides)
+    meaning = views_of(text)["value"] >= _LEAST_OF_MEANING and decided < _LEAST_TO_CHANGE
+    doubtful = meaning or decided + odds["whatif"] < _LEAST_TO_CHANGE
+    if turn.kind == "change" and doubtful and not _is_plain(turn, text, context):
         return _not_decided(turn, text, odds)
     long = len(tokens_of(text)) >= _LONG
     supposed = odds["claim"] + (odds["whatif"] if long else 0.0)
     if turn.kind == "change" and supposed >= _LEAST_SUPPOSED:
         return Turn("ask", turn.changes, topic_of(text))
-    if odds["compare"] >= _LEAST_SUPPOSED and len(sides := _sides(turn, text, session, context)) > 1:
-        return Turn("compare", sides=sides)
+    off = all(name in OFF_VALUES and value == OFF_VALUES[name] for name, value in turn.changes.items())
+    if turn.kind == "change" and off and odds["hold"] >= _LEAST_HELD:
+        return replace(turn, held=tuple(turn.changes))  # "offloading is out": off, and not to be proposed
     if turn.kind == "ask" and turn.changes and odds["explain"] >= _LEAST_EXPLAINED:
         return Turn("ask", topic=topic_of(text))
     if turn.kind == "ask" and turn.changes and decided >= _LEAST_DECIDED:
@@ -137,7 +146,8 @@ def _is_plain(turn: Turn, text: str, context: Context) -> bool:
         for name, value in turn.changes.items()
     )
     alone = len(tokens_of(text)) <= _MAX_TOKENS_ALONE
-    asks = asked_in(text).wanted != "fit" and acts_of(text)["explain"] < _LEAST_EXPLAINED
+    wanted = WANTED.get(asked_in(text).wanted, "")
+    asks = bool(wanted) and wanted not in turn.changes
     return off or alone or asks or turn.changes.keys() == {"capacity_gib"} or bool(switched(text, context))
 
 
@@ -153,7 +163,8 @@ def _sides(turn: Turn, text: str, session: Session, context: Context) -> tuple[M
     found = dict.fromkeys(
         (one.field, one.value if not isinstance(one.value, list) else tuple(one.value)) for one in named
     )
-    return tuple(MappingProxyType({name: value}) for name, value in found)
+    names = {SHARE: context.utilization}
+    return tuple(MappingProxyType({names.get(name, name): value}) for name, value in found)
 
 
 _CIRCUMSTANCES: Final = frozenset({"host_gib", "gpus", "nodes", "objective", "framework", "others_gib", "free_gib"})

@@ -85,6 +85,8 @@ def _differences(turn: str) -> list[Operator]:
         ):
             found.append(Operator(m.start(), m.end(), partial(operator.add, 1), "gpus"))
             continue
+        if m["another"] and not m["q"] and not (card or _RE["counted"].match(turn, m.end())):
+            continue  # "another tenant"
         try:
             number = read_number(m["n"] or m["z"] or m["t"] or m["p"] or m["add"] or m["q"] or m["s"] or "1")
         except ValueError:

@@ -38,7 +38,7 @@ def without_echo(turn: str) -> str:
     return _RE["echo"].sub("", turn, count=1)
 
 
-_WANTED: Final = {
+WANTED: Final = {
     "batch": "micro_batch",
     "length": "seq_len",
     "cards": "gpus",
@@ -55,7 +55,7 @@ def asks_plainly(turn: str) -> bool:
 
 def about(text: str, turn: Turn) -> tuple[str, ...]:
     """The fields that a question without values is about: a number in the next turn is for them."""
-    wanted = _WANTED.get(asked_in(text).wanted)
+    wanted = WANTED.get(asked_in(text).wanted)
     return (wanted,) if wanted is not None and wanted not in turn.changes else ()
 
 

@@ -96,6 +96,10 @@ def read_changes(turn: str, context: Context) -> Changes:
     usual = asked.request_length if found.get("objective", job.objective) == "inference" else None
     if usual is not None and found.get("seq_len") == usual:
         del found["seq_len"]  # of a usual request, not the longest
+    if _is_of_pixels(found.get("seq_len")):
+        found.setdefault("max_pixels", found.pop("seq_len"))
+    if job.objective in ONLINE and "serving.max_num_batched_tokens" in found:
+        found.setdefault("micro_tokens", found.pop("serving.max_num_batched_tokens"))  # of the trainer's batches
     found = resolve(
         found or ({} if other else fill(turn, context)),
         context,
@@ -112,6 +116,14 @@ def read_changes(turn: str, context: Context) -> Changes:
     return Changes(other | found)
 
 
+def _is_of_pixels(length: Any) -> bool:
+    """Whether a number is one of pixels: so many patches of 28 x 28, as Qwen's vision models count them."""
+    return isinstance(length, int) and length >= _MIN_PIXELS and length % _PATCH == 0
+
+
+_MIN_PIXELS, _PATCH = 128 * 784, 784
+
+
 def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
     if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
@@ -122,6 +134,11 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
         others = None  # what a model takes that is spoken of
     if others is not None:
         found.setdefault("others_gib", others)
+    whole = _RE["in_all"].search(turn)
+    if whole is not None and "gpus" not in found and any(chance(q, "gpu_count") >= SURE for q in quantities_in(turn)):
+        found["gpus"] = int(whole["n"] or whole["n_zh"])
+    if (pixels := _RE["of_pixels"].search(turn)) is not None:
+        found.setdefault("max_pixels", int(pixels["n"]))
     if (part := _RE["of_them"].search(turn)) is not None and int(part["m"] or part["m_zh"]) == context.present("gpus"):
         found.setdefault("gpus", int(part["n"] or part["n_zh"]))
     host, asked_for = host_in(turn), next(iter(context.recent), None)

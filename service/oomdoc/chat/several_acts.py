@@ -36,6 +36,8 @@ def in_order(session: Session, text: str, context: Context, answer: Answer) -> t
     for question in several.further:
         session, more = answer(session, question, context_of(session))
         lines = more.answer.split("\n")
+        if lines[0].startswith(word("chat.off-topic", session.language)):
+            continue
         whole = "```" in more.answer or explains(Turn("ask"), question)
         new = [line for line in (lines if whole else lines[:_LINES]) if line not in said]
         said += new
@@ -48,7 +50,7 @@ def _decided_first(session: Session, text: str, context: Context, answer: Answer
     if said and acts_of(text)["whatif"] < _LEAST_SUPPOSED and decides(session, said, context):
         session, done = answer(session, said, context)
         session, reply = answer(session, question, context_of(session))
-        return session, replace(reply, changed={**done.changed, **reply.changed})
+        return session, replace(reply, answer=_both(done, reply), changed={**done.changed, **reply.changed})
     if (parts := in_two(text)) is None:
         return answer(session, text, context)
     before = session
@@ -57,5 +59,12 @@ def _decided_first(session: Session, text: str, context: Context, answer: Answer
     if reply.answer.startswith(word("chat.off-topic", session.language)):
         return answer(before, text, context)  # a part that says nothing without the other
     kept = done.answer.split("\n")[:1] if session.held - before.held else []
-    lines = joined([*kept, *reply.answer.split("\n")]) if kept else reply.answer
+    lines = joined([*kept, *reply.answer.split("\n")]) if kept else _both(done, reply)
     return session, replace(reply, answer=lines, changed={**done.changed, **reply.changed})
+
+
+def _both(done: Reply, reply: Reply) -> str:
+    """The answer to what is asked, behind what a change did where the answer has no figure of the run."""
+    if not done.changed or "GiB" in reply.answer:
+        return reply.answer
+    return "\n".join([*done.answer.split("\n")[:_LINES], reply.answer])

@@ -122,7 +122,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts += _log_facts(found, failures)
     facts += _without_names(text_facts([*lines, *told], [*kinds, *kinds_of(told)], varied, words), configs)
     facts += [*noted, *(f for file in files for f in noted_hardware(file)), *run_facts(lines, words), *failing_size]
-    facts += filter(None, [implied_method(facts, varied, words)])
+    facts = _with_method(facts, varied, words)
     # Of a configuration that is understood, its keys and programs tell, and no name that stands in a value.
     shown = framework_of([line for line in varied if line.source not in understood], words) or _engine_of(failures)
     facts, framework = _of_framework(
@@ -266,6 +266,16 @@ def _engine_of(failures: Sequence[Indexed]) -> str | None:
     return next((name for name in names if name in ENGINES), None)
 
 
+def _with_method(facts: Sequence[Fact], varied: Sequence[Line], words: Vocabulary) -> list[Fact]:
+    """The facts with the method that they imply: QLoRA where a person says so and a config sets adapters, which need
+    not say over what weights.
+    """
+    said = any(f.name == "method" and f.value == "qlora" and f.confidence >= _SAID for f in facts)
+    kept = [f for f in facts if not (said and f.name == "method" and f.value == "lora")]
+    return [*kept, *filter(None, [implied_method(kept, varied, words)])]
+
+
+_SAID: Final = 0.6
 _KEYS_OF_A_CONFIG: Final = 3
 """Settings from which scattered ones tell their framework, whatever a sentence names."""
 
