@@ -17,7 +17,8 @@ _NAME: Final = lazy(
     r"(?<![\w.-])(?:ml\.|ecs\.|standard_)?([a-z]{1,2}\d{1,2}[a-z]{0,5}(?:[._-][a-z0-9]{1,10}){0,4})", re.A
 )
 _HINT: Final = lazy(
-    r"\d(?:x?large|\.metal)|(?:high|ultra|mega)gpu|g2-standard|_v[2-5]\b|\bp[345][de]|\bg(?:n[67]|4dn|6e)", re.A
+    r"[a-z\d]\.x?large|\dx?large|\d\.metal|(?:high|ultra|mega)gpu|g2-standard|_v[2-5]\b|\bp[345][de]|\bg(?:n[67]|4dn|6e)",
+    re.A,
 )
 """What every name of the table holds: most texts name no such machine."""
 

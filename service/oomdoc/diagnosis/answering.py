@@ -18,7 +18,7 @@ from oomdoc.diagnosis.forms import (
     needs_by_count,
     pinned_most,
 )
-from oomdoc.diagnosis.grids import largest_models
+from oomdoc.diagnosis.grids import largest_models_told
 from oomdoc.diagnosis.own_figures import by_own_figures, held_for
 from oomdoc.diagnosis.planned import asks_why_held, counted, is_planned, put_off, runs_on, wants_figure
 from oomdoc.diagnosis.planning.quantities import largest_of, need_with
@@ -51,6 +51,8 @@ from oomkb.units import GIB
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
 """Sizes of cards as they are sold, in GB."""
 _SPLIT_OVER: Final = (2, 4, 8, 16)
+_COMFORTABLE: Final = 0.9
+"""Of a card: what a run needs at most that is to start on it without a second thought."""
 _SPLIT_BOXES: Final = (24, 48, 80, 141)
 """Sizes of cards, in GB, of which several are counted."""
 _TERMS: Final = {
@@ -88,7 +90,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     if found.outlook is None:
         return ()
     if view.estimate is None and found.grid is not None:
-        largest = _largest_models(found) if found.asked is not None and found.asked.wanted == "model" else ()
+        largest = largest_models_told(found.job) if found.asked is not None and found.asked.wanted == "model" else ()
         return (*largest, say("answer.card-alone", cards=cards_of(found.job)))
     if view.estimate is None:
         if found.asked is not None and found.asked.diffusion:
@@ -114,21 +116,6 @@ def _not_measured(said: Iterable[Message], own: Iterable[Message]) -> Iterator[M
         helped = one.key.startswith("answer.side-with") and one.values["name"] in fitting
         if one.key not in _BY_ESTIMATE and not helped:
             yield one
-
-
-def _largest_models(found: Diagnosis) -> Iterator[Message]:
-    """How large a model the card holds, by use."""
-    sizes = [(say(f"grid.row-{use}"), size) for use, size in largest_models(found.job) if size >= _LEAST_B]
-    if sizes:
-        shown = [
-            say("answer.largest-model", use=use, size=f"{size:.0f}" if size >= 10 else f"{size:.1f}")
-            for use, size in sizes
-        ]
-        yield say("answer.largest-models", cards=cards_of(found.job), sizes=shown)
-
-
-_LEAST_B: Final = 0.3
-"""Billions of parameters below which no size is named."""
 
 
 def _refused(found: Diagnosis) -> Message | str | None:
@@ -271,7 +258,8 @@ def decisive(about: Plain) -> Message:
         box = next((b for b in _BOXES if needed_of(estimate) <= CARD_USABLE * b * GIB), None)
         if box is None:
             return say("answer.amount", **values)
-        return say("answer.amount-box", box=box, **values)
+        wider = next((b for b in _BOXES if needed_of(estimate) <= _COMFORTABLE * b * GIB), box)
+        return say("answer.amount-edge" if wider > box else "answer.amount-box", box=box, wider=wider, **values)
     percent = min(99, max(1, round(100 * estimate.fits_probability)))
     values |= {"capacity_bytes": estimate.capacity_bytes, "percent": percent}
     if counted(job):

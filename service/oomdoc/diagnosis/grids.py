@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import (
@@ -15,8 +15,9 @@ from oomdoc.diagnosis.forms import (
 from oomdoc.diagnosis.planned import Choice
 from oomdoc.diagnosis.planning.quantities import most_steps
 from oomdoc.diagnosis.result import Grid
-from oomdoc.diagnosis.run_words import names_of
+from oomdoc.diagnosis.run_words import cards_of, names_of
 from oomdoc.diagnosis.view import View
+from oomdoc.evidence import Message, say
 from oomkb.catalog import gpus, models
 from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
@@ -98,6 +99,19 @@ def largest_models(job: Job) -> list[tuple[str, float]]:
     return found
 
 
+def largest_models_told(job: Job) -> Iterator[Message]:
+    """How large a model the card holds, by use."""
+    sizes = [(say(f"grid.row-{use}"), size) for use, size in largest_models(job) if size >= _LEAST_B]
+    if sizes:
+        shown = [
+            say("answer.largest-model", use=use, size=f"{size:.0f}" if size >= 10 else f"{size:.1f}")
+            for use, size in sizes
+        ]
+        yield say("answer.largest-models", cards=cards_of(job), sizes=shown)
+
+
+_LEAST_B: Final = 0.3
+"""Billions of parameters below which no size is named."""
 _FOUR_BITS: Final = frozenset({"q4_k_m", "q4_0", "awq-int4", "gptq-int4", "nf4", "int4", "mxfp4", "nvfp4"})
 _LARGEST_B: Final = 512
 

@@ -11,6 +11,7 @@ from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, say
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import has
+from oomkb.kept import lazy
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
 from oomkb.units import GIB
@@ -19,6 +20,8 @@ _LOGIT_BYTES: Final = 4
 """Models return fp32 logits for the loss (transformers ``loss/loss_utils.py``); bf16 ones take half."""
 
 
+_GATHERED: Final = lazy(r"nested_concat|all_preds|torch_pad_and_concatenate")
+"""Functions of transformers' Trainer that join the outputs of an evaluation's batches."""
 _LEAST_MATCH: Final = 0.9
 """Probability from which a request is taken to be the logits."""
 
@@ -70,7 +73,11 @@ def kept_logits(view: View) -> Iterator[Message]:
     """
     length = view.stated("seq_len")
     framework = view.job.framework
-    if view.phase != "eval" or view.shape is None or not length or not view.is_stated("model"):
+    if view.phase != "eval":
+        return
+    if view.shape is None or not length or not view.is_stated("model"):
+        if _GATHERED.search(view.trace):
+            yield say("answer.eval-kept")
         return
     if framework is not None and not has(framework, "eval"):
         return

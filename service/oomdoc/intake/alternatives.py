@@ -27,7 +27,7 @@ _MAX_LISTED: Final = 8
 """Numbers of a list that are compared."""
 _MAX_AXES: Final = 3
 """Settings in each of which a question compares values."""
-_MAX_COMBINED: Final = 16
+_MAX_COMBINED: Final = 6
 """Combinations of them that are answered one by one."""
 _LISTED: Final = 3
 """Machines of different kinds from which a question compares them, whatever else it names."""
