@@ -40,7 +40,14 @@ from oomdoc.chat.unread import unread_names, unread_numbers
 from oomdoc.chat.views import TOPICS
 from oomdoc.chat.wording import patterns
 from oomdoc.chat.written import edited
-from oomdoc.diagnosis.explaining import asked_topics, beside, concept_asked, explained_topics, found_topics
+from oomdoc.diagnosis.explaining import (
+    asked_topics,
+    beside,
+    concept_asked,
+    explained_topics,
+    found_topics,
+    nearest_topic,
+)
 from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import IMPLIED, Diagnosis
@@ -48,7 +55,7 @@ from oomdoc.evidence import problem_of
 from oomdoc.intake import read_text
 from oomdoc.intake.asked import asked_in, asked_of
 from oomdoc.intake.several import several_questions
-from oomdoc.report.words import word
+from oomdoc.report.words import render, word
 from oomdoc.stated import following
 from oomkb.errors import JobError
 from oomkb.memory.job import Job
@@ -173,6 +180,8 @@ def _with_topics(reply: Reply, turn: Turn, text: str, session: Session) -> Reply
     if explains(turn, text) and not (why and of_part) and (found := explained_topics(text, session.job)):
         return replace(reply, answer=joined([*answers.of_topics(found, session.language), *own[:of_part]]))
     sized = asks_for_amount(text) and not why
+    if explains(turn, text) and not of_part and (near := nearest_topic(text)) is not None:
+        return replace(reply, answer=render(near, session.language))
     if not why and (turn.kind not in ("ask", "off-topic") or turn.changes or turn.topic or sized):
         return reply
     concept = concept_asked(text, session.job)

@@ -90,6 +90,16 @@ def explained_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
     return _found(topics_in(text), job, most=1, least=_WHY)
 
 
+def nearest_topic(text: str) -> Message | None:
+    """The text of the topic that is nearest to a turn which asks how something works, called that."""
+    best = next(iter(topics_in(text).items()), None)
+    if best is None or best[1] < _MIN_NEAR_A_TURN:
+        return None
+    return say("topic.nearest", title=topics()[best[0]].title, text=topics()[best[0]].answer)
+
+
+_MIN_NEAR_A_TURN: Final = 0.12
+"""Probability from which the nearest topic answers a turn that surely asks how something works."""
 _WHY: Final = 0.3
 """Probability from which a topic answers a turn that asks for a reason."""
 
