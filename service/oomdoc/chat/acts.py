@@ -221,4 +221,6 @@ def on_proposal(session: Session, text: str, context: Context) -> Turn | None:
     same = "model" in session.proposed or turn.changes.keys() == {"host_gib"} or goes_on
     if turn.kind not in ("change", "ask") or not (turn.changes or alone) or not same:
         return None  # it is about the run as it is
-    return replace(turn, changes=MappingProxyType({**session.proposed, **turn.changes}))
+    spread = {"tp", "world", "nodes"} if "gpus" in turn.changes else set()
+    kept = {name: value for name, value in session.proposed.items() if name not in spread}
+    return replace(turn, changes=MappingProxyType({**kept, **turn.changes}))

@@ -176,6 +176,11 @@ def is_off(turn: str, start: int, end: int) -> bool:
     )
 
 
+def is_put_off(turn: str, end: int) -> bool:
+    """Whether what ends at ``end`` is left for later: "zero3 can wait", "zero3 先不换"."""
+    return _RE["put_off"].match(turn[end : end + 32]) is not None
+
+
 def is_replaced(turn: str, start: int) -> bool:
     """Whether what begins at ``start`` is what something else takes the place of."""
     return bool(_RE["replaced"].search(turn[max(0, start - 24) : start]))

@@ -21,6 +21,7 @@ from oomdoc.chat.phrases import (
     Said,
     fields_named,
     is_off,
+    is_put_off,
     is_replaced,
     said_in,
 )
@@ -237,7 +238,7 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
         one = mention._replace(field="serving.kv_dtype") if of_cache else mention
         if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
-        if one.field.startswith("rollout.") and serves:
+        if (one.field.startswith("rollout.") and serves) or is_put_off(turn, one.end):
             continue
         if one.field in OFF_VALUES and not _is_number(one.value) and is_off(turn, one.start, one.end):
             off = OFF_VALUES[one.field]

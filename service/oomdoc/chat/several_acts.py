@@ -35,8 +35,8 @@ def in_order(session: Session, text: str, context: Context, answer: Answer) -> t
     said, changed = reply.answer.split("\n"), dict(reply.changed)
     for question in several.further:
         session, more = answer(session, question, context_of(session))
-        lines = more.answer.split("\n")
-        if lines[0].startswith(word("chat.off-topic", session.language)):
+        lines = _heard(more.answer, session.language)
+        if not lines:
             continue
         whole = "```" in more.answer or explains(Turn("ask"), question)
         new = [line for line in (lines if whole else lines[:_LINES]) if line not in said]
@@ -50,7 +50,7 @@ def _decided_first(session: Session, text: str, context: Context, answer: Answer
     if said and acts_of(text)["whatif"] < _LEAST_SUPPOSED and decides(session, said, context):
         session, done = answer(session, said, context)
         session, reply = answer(session, question, context_of(session))
-        return session, replace(reply, answer=_both(done, reply), changed={**done.changed, **reply.changed})
+        return session, _of_both(done, reply, _both(done, reply), session.language)
     if (parts := in_two(text)) is None:
         return answer(session, text, context)
     before = session
@@ -59,8 +59,22 @@ def _decided_first(session: Session, text: str, context: Context, answer: Answer
     if reply.answer.startswith(word("chat.off-topic", session.language)):
         return answer(before, text, context)  # a part that says nothing without the other
     kept = done.answer.split("\n")[:1] if session.held - before.held else []
-    lines = joined([*kept, *reply.answer.split("\n")]) if kept else _both(done, reply)
-    return session, replace(reply, answer=lines, changed={**done.changed, **reply.changed})
+    answer_of_both = joined([*kept, *reply.answer.split("\n")]) if kept else _both(done, reply)
+    return session, _of_both(done, reply, answer_of_both, session.language)
+
+
+def _of_both(done: Reply, reply: Reply, text: str, language: str) -> Reply:
+    """The reply to a turn of two parts; one that nothing was read from says so only where the other did nothing."""
+    did = done.changed or reply.changed
+    lines = _heard(text, language) if did and "```" not in text else []
+    answer = "\n".join(lines) if lines else text
+    return replace(reply, answer=answer, changed={**done.changed, **reply.changed})
+
+
+def _heard(text: str, language: str) -> list[str]:
+    """The lines of an answer without those that say that nothing was read."""
+    unheard = (word("chat.unheard", language), word("chat.off-topic", language))
+    return [line for line in text.split("\n") if not line.startswith(unheard)]
 
 
 def _both(done: Reply, reply: Reply) -> str:
