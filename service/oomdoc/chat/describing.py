@@ -122,7 +122,7 @@ def _stated(text: str, evidence: Evidence, own: Mapping[str, Any]) -> dict[str, 
         spelled = read_explicit(own_words(text), Context(Job())).fields
         fields |= {name: value for name, value in spelled.items() if name not in fields}
     for name, value in asked_of(evidence).settings.items():
-        names = (name, *_ALSO.get(name, ()))
+        names = (name, *_ALSO.get(name, ()), *(("param_dtype",) if (name, value) == ("quant", "none") else ()))
         if fields.keys().isdisjoint(names) and not any(f.startswith(f"{name}.") for f in fields):
             fields[name] = value
     asked = asked_of(evidence)

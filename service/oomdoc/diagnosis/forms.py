@@ -243,6 +243,13 @@ def split_as_stated(job: Job) -> Job:
     return job
 
 
+def over_four_bits(job: Job, asked: Asked) -> Job:
+    """Adapters over weights of four bits, where a question about training says only the bits."""
+    open_ = job.method is None and job.quant is None and not (asked.full or asked.scratch or asked.alternatives)
+    trains = asked.trains and job.objective != "inference"
+    return job.with_fields({"method": "qlora"}) if open_ and trains and asked.quant in ("int4", "nf4") else job
+
+
 def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
     """Models of which each is trained over 4-bit or 16-bit weights; a format alone is none of training."""
     method = job.method if job.method in ("full", "lora") else "lora"

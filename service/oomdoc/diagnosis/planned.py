@@ -16,6 +16,7 @@ from oomdoc.diagnosis.forms import (
     forms_of_sides,
     machines_of,
     offloading,
+    over_four_bits,
     sharded,
     split_as_stated,
 )
@@ -112,7 +113,8 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     name = job.model if isinstance(job.model, str) else ""
     if name.isalpha() and job.params_b is None and models.find(name) is None:
         job = job.with_fields({"model": None})  # a family, of which the question leaves the size open
-    job = _mixed(_purposed(job, asked, written=bool(evidence.documents)), evidence, asked)
+    job = over_four_bits(_purposed(job, asked, written=bool(evidence.documents)), asked)
+    job = _mixed(job, evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
     if asked.wanted != "length" and (

@@ -16,6 +16,7 @@ from oomdoc.diagnosis.fixes._remedy import (
     step,
     world_size,
 )
+from oomdoc.diagnosis.fixes.hardware import has_bitsandbytes
 from oomdoc.diagnosis.fixes.host_memory import ZERO_FIRST
 from oomdoc.diagnosis.fixes.sharding import launch_line
 from oomdoc.evidence import Message, say
@@ -116,12 +117,14 @@ def diffusion_pipeline(job: Job, context: Context) -> Iterator[Variant]:
     work, weights = (context.causes[0] in causes for causes in (_OF_WORK, _OF_WEIGHTS))
     steps = ("tiles", "offload", "size") if work else ("offload", "quantize") if weights else ()
     if trained and (work or weights):
-        own = line_of(library, "pipeline-trained-quantize") is not None  # a library that runs pipelines as well
-        steps = ("encoders", "trained-quantize", "trained-size") if own else ("encoders", "quantize", "size")
+        both = line_of(library, "pipeline-trained-quantize") is not None  # a library that runs pipelines as well
+        steps = ("encoders", "trained-quantize", "trained-size") if both else ("encoders", "quantize", "size")
     device = context.device or (gpus.find(job.gpu) if job.gpu else None)
     shared = device is not None and device.unified  # the host's memory is the GPU's
+    lacks_kernels = not has_bitsandbytes(device) and line_of(library, "pipeline-quantize-gguf") is not None
     for rank, name in enumerate(steps):
-        if (line := line_of(library, f"pipeline-{name}")) is not None and not (shared and name == "offload"):
+        own = "quantize-gguf" if lacks_kernels and name == "quantize" else name
+        if (line := line_of(library, f"pipeline-{own}")) is not None and not (shared and name == "offload"):
             word = name.removeprefix("trained-")
             safety: Safety | None = "changed-numerics" if word == "quantize" else None
             yield step(f"diffusion-pipeline.{word}", 0.3 + 0.2 * rank, safety, line=line)
