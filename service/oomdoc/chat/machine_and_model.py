@@ -94,6 +94,7 @@ def read_model(turn: str, context: Context, found: dict[str, Any]) -> None:
     """Another model by name, or another size of the same one: "换成 Qwen2.5-14B", "what if it was 14B"."""
     mentions = [] if "others_gib" in found else models.find_all(turn)  # else the one that is on the card, too
     mentions = [m for m in mentions if not is_corrected(turn, m.start)] or mentions
+    mentions = [m for m in mentions if not is_replaced(turn, m.start)] or mentions
     if not mentions and "others_gib" not in found and (size := _RE["bare_size"].search(turn)) is not None:
         named = of_size(float(size["n"]), context)
         found.update({"model": named} if named else _resized(context.job, float(size["n"])))

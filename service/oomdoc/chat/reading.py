@@ -236,6 +236,8 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
     for mention in mentions:
         of_cache = mention.field in _FORMATS and serves and _of_cache(mention, turn, formats, context)
         one = mention._replace(field="serving.kv_dtype") if of_cache else mention
+        if not serves and (one.field, one.value) == ("quant", "int8") and _of_optimizer(clause(turn, one.start, one.end)):
+            one = one._replace(field="optimizer", value="adamw_8bit")
         if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
         if (one.field.startswith("rollout.") and serves) or is_put_off(turn, one.end):
@@ -277,6 +279,8 @@ def _of_cache(one: Said, turn: str, formats: Sequence[tuple[int, int]], context:
     part = clause(turn, one.start, one.end)
     if _RE["cache"].search(part) and not _RE["weights"].search(part):
         return sum(clause(turn, *span) == part for span in formats) == 1
+    if models.find_all(part):
+        return False  # the format of the model that is named with it
     cache = context.proposed.get("serving.kv_dtype") or context.job.get("serving.kv_dtype")
     dealt = cache is not None or any(recent.field == "serving.kv_dtype" for recent in context.recent)
     dealt |= one.field == "param_dtype" and context.job.quant in GGUF_BYTES  # of a file of few bits nobody wants 16
@@ -285,6 +289,11 @@ def _of_cache(one: Said, turn: str, formats: Sequence[tuple[int, int]], context:
         and not _RE["weights"].search(turn)
         and (one.value.startswith("q") or one.field == "param_dtype" or one.value == cache != context.job.quant)
     )
+
+
+def _of_optimizer(part: str) -> bool:
+    """Whether a clause is about the optimizer and not about the weights."""
+    return "optimizer" in fields_named(part) and _RE["weights"].search(part) is None
 
 
 def _is_number(value: Any) -> bool:
