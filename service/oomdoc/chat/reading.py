@@ -236,7 +236,8 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
     for mention in mentions:
         of_cache = mention.field in _FORMATS and serves and _of_cache(mention, turn, formats, context)
         one = mention._replace(field="serving.kv_dtype") if of_cache else mention
-        if not serves and (one.field, one.value) == ("quant", "int8") and _of_optimizer(clause(turn, one.start, one.end)):
+        bits = (one.field, one.value) == ("quant", "int8")
+        if bits and not serves and _of_optimizer(clause(turn, one.start, one.end)):
             one = one._replace(field="optimizer", value="adamw_8bit")
         if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
             continue
