@@ -71,7 +71,7 @@ def described(report: Report, job: Job, changes: Mapping[str, Any], language: st
         said = [render(message, language) for message in diagnosis.summary]
         agrees = stands.priced is None or stands.priced.estimate.fits is not True
         if diagnosis.verdict != "no-failure" and agrees and _same_run(report, stands.priced):
-            said += stands.said[:2]
+            said += [line for line in stands.said[:2] if not any(line in one for one in said)]
     questions_ = list(document["questions"])
     asked = parts.asks(job, language)
     known = {"model", "params_b"} if stands.priced is None else {*wanted(job), "log", "versions"}

@@ -75,7 +75,8 @@ def read_description(text: str, job: Job, *, first: bool) -> tuple[Evidence, dic
     if config is not None:
         return read([Source("config.json", text)]), {"model": config, "params_b": None}
     evidence = read([Source("chat", text)])
-    if not first and job.framework is not None and "framework" not in evidence.facts and not evidence.documents:
+    inside = not first and job.framework is not None and "framework" not in evidence.facts and not evidence.documents
+    if inside:
         evidence = replace(evidence, framework=job.framework)  # what a message is printed by runs inside it
     if not first:
         kept = {n: f for n, f in evidence.facts.items() if n != "objective" or f.confidence >= _NAMED_AIM}
@@ -88,10 +89,13 @@ def read_description(text: str, job: Job, *, first: bool) -> tuple[Evidence, dic
     if first and evidence.outcome is not None and evidence.outcome.kind == "question":
         return evidence, own
     fields = _stated(text, evidence, own)
+    if not first and "param_dtype" in fields and "quant" not in own and fields.get("quant") == "none":
+        del fields["quant"]  # sixteen bits are what is computed in; how the weights are stored stays
     known = {n: v for n, v in options_of(flat(job) | _taken_to_be(job)).items() if n not in own}
     said = {n: v for n, v in (known | fields).items() if own.get(n) != v and n not in ("world", "dp")}
     if said and (evidence.failures or len(own) > _MIN_FACTS):
         evidence = read([Source("chat", text)], {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()})
+        evidence = replace(evidence, framework=job.framework) if inside and evidence.framework is None else evidence
         # "bf16 mixed precision": what is said of one field may take another's word away.
         fields = {n: v for n, v in fields.items() if n not in own or n in job_fields(evidence)}
     return evidence, fields
@@ -122,7 +126,7 @@ def _stated(text: str, evidence: Evidence, own: Mapping[str, Any]) -> dict[str, 
         spelled = read_explicit(own_words(text), Context(Job())).fields
         fields |= {name: value for name, value in spelled.items() if name not in fields}
     for name, value in asked_of(evidence).settings.items():
-        names = (name, *_ALSO.get(name, ()), *(("param_dtype",) if (name, value) == ("quant", "none") else ()))
+        names = (name, *_ALSO.get(name, ()))
         if fields.keys().isdisjoint(names) and not any(f.startswith(f"{name}.") for f in fields):
             fields[name] = value
     asked = asked_of(evidence)
