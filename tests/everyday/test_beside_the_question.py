@@ -144,3 +144,33 @@ def test_the_first_question_decides_what_is_answered_first() -> None:
 def test_a_phase_that_passed_is_not_where_it_failed() -> None:
     text = "verl GRPO of Qwen2.5-7B on 8x H100: rollout 那段过了，到 update_actor 的时候 CUDA out of memory"
     assert read_text(text).value("phase") == "backward"
+
+
+@pytest.mark.parametrize(
+    ("text", "method"),
+    [
+        ("Would Qwen2.5-32B in 4bit with Unsloth train on my one 4090? 4096 ctx, r=16, batch 1", "qlora"),
+        ("能在一张 4090 上训练 4bit 的 Qwen2.5-14B 吗？r=16，长度 4096", "qlora"),
+        ("LoRA r=16 of Llama-3.1-8B on one 24GB card, quantized to 4 bit only afterwards. Does it train?", "lora"),
+    ],
+)
+def test_adapters_are_trained_over_the_bits_that_a_question_names(text: str, method: str) -> None:
+    assert oomdoc.diagnose(text).document()["job"]["method"] == method
+
+
+def test_torchtune_s_chunked_loss_is_written_as_its_class() -> None:
+    text = f"torchtune lora_finetune_single_device of llama3.1 8b, batch_size: 4, seq 8192, A100 80GB\n{_logits(4)}"
+    shown = json.dumps(oomdoc.diagnose(text).document())
+    assert "CEWithChunkedOutputLoss" in shown
+    assert '"loss._component_", "old": false' not in shown
+
+
+def test_a_mac_is_proposed_no_kernels_of_cuda() -> None:
+    text = (
+        'pipe = FluxPipeline.from_pretrained("black-forest-labs/FLUX.1-dev", torch_dtype=torch.bfloat16).to("mps")\n'
+        "RuntimeError: MPS backend out of memory (MPS allocated: 34.87 GB, other allocations: 1.12 GB, max allowed: "
+        "36.27 GB). Tried to allocate 432.00 MB on private pool. My machine is an M1 Max with 32 GB."
+    )
+    shown = oomdoc.diagnose(text).text()
+    assert "gguf" in shown
+    assert "bitsandbytes" not in shown

@@ -70,6 +70,18 @@ def test_what_is_only_mentioned_changes_nothing(start: str, turn: str) -> None:
         (TRAINED, ["can the eval batch go to 16? set it to that"], {"micro_batch": 1}),
         (TUNED, ["14b 吧，还是这张卡"], {"model": "Qwen2.5-14B"}),
         (SERVED, ["we also run an embedding model next to it, about 6 GB"], {"model": "Qwen/Qwen2.5-32B-Instruct"}),
+        # What is left for later, put aside, or corrected.
+        (TRAINED.replace("ZeRO-3", "ZeRO-2"), ["zero3 先不换，长度改 4096"], {"seq_len": 4096, "sharding": "zero2"}),
+        (TRAINED, ["forget llama, go with Qwen3-8B"], {"model": "Qwen3-8B"}),
+        (TUNED, ["不是 7B，是 14B"], {"model": "Qwen2.5-14B"}),
+        # A question about a split, then about the cards: the split follows them.
+        (SERVED, ["would one card with tp 1 start?", "no, two cards it is. context 8192"], {"gpus": 2, "tp": 2}),
+        # A flag's dashes are no negation.
+        (SERVED, ["add --enforce-eager"], {"serving.cuda_graphs": None}),
+        # "算了" is to give up, or to have counted.
+        (TUNED, ["长度 2048", "激活那部分到底算了些什么"], {"seq_len": 2048}),
+        # The eight bits of an optimizer are not those of the weights.
+        (TRAINED, ["switch the optimizer to the 8-bit version"], {"optimizer": "adamw_8bit", "quant": None}),
     ],
 )
 def test_the_run_after_the_turns(start: str, turns: list[str], expected: dict[str, Any]) -> None:
@@ -115,3 +127,16 @@ def test_what_something_else_holds_is_no_model_of_the_run() -> None:
     share = session.job.get("serving.gpu_memory_utilization")
     assert share is not None
     assert share <= 0.95
+
+
+def test_a_part_that_says_nothing_is_not_answered_where_the_other_did_something() -> None:
+    _, replies = talk(TRAINED, "we have room, it seems. swap in the 70B, same settings. does it go?")
+    assert replies[1]["changed"]["model"].endswith("70B")
+    assert "nothing is changed" not in replies[1]["answer"]
+
+
+def test_a_failure_within_a_conversation_keeps_the_stored_bits_and_the_framework() -> None:
+    start = "unsloth/gemma-2-9b-bnb-4bit with unsloth on a T4, max_seq_length 2048, batch 1, lora r=16, does it fit?"
+    session, replies = talk(start, "ValueError: Your setup doesn't support bf16/gpu. You need Ampere GPU")
+    assert session.job.quant == "nf4"
+    assert replies[1]["answer"].count("GiB of 14.") <= 1

@@ -120,8 +120,9 @@ def diffusion_pipeline(job: Job, context: Context) -> Iterator[Variant]:
         both = line_of(library, "pipeline-trained-quantize") is not None  # a library that runs pipelines as well
         steps = ("encoders", "trained-quantize", "trained-size") if both else ("encoders", "quantize", "size")
     device = context.device or (gpus.find(job.gpu) if job.gpu else None)
-    shared = device is not None and device.unified  # the host's memory is the GPU's
-    lacks_kernels = not has_bitsandbytes(device) and line_of(library, "pipeline-quantize-gguf") is not None
+    mac = bool(context.facts.get("mps"))
+    shared = mac or (device is not None and device.unified)  # the host's memory is the GPU's
+    lacks_kernels = (mac or not has_bitsandbytes(device)) and line_of(library, "pipeline-quantize-gguf") is not None
     for rank, name in enumerate(steps):
         own = "quantize-gguf" if lacks_kernels and name == "quantize" else name
         if (line := line_of(library, f"pipeline-{own}")) is not None and not (shared and name == "offload"):
