@@ -21,7 +21,7 @@ _SIZE: Final = re.compile(r"[\d,.]+ [GM]iB")
 _COUNTED: Final = frozenset({"cards", "layers", "requests"})
 """Quantities for which a further question may ask beside a comparison."""
 _PROPOSAL: Final = "chat.plan"
-_ROOM: Final = ("answer.room", "answer.room-then")
+_ROOM: Final = ("answer.room", "answer.room-one", "answer.room-then")
 _OWN_FIGURES: Final = "answer.own-"
 """Messages that answer from figures which the person measured: all questions of the text are of them."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import blanked, read_explicit
 from oomdoc.chat.operators import find_operators
+from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.reading import LEAST_OTHERS, read_changes
 from oomdoc.chat.session import flat
 from oomdoc.chat.wording import patterns
@@ -49,7 +50,7 @@ def unread_names(turn: str, context: Context) -> tuple[tuple[str, ...], tuple[st
         name = match[0].lstrip("-")
         if name == match[0] and any(start < match.end() and match.start() < end for start, end in spans):
             continue
-        if any(read_changes(turn[match.start() : match.end() + 24], context).fields):
+        if fields_named(name) or any(read_changes(turn[match.start() : match.end() + 24], context).fields):
             continue
         (known if {name, name.replace("-", "_")} & all_names() else unknown).append(match[0])
     return tuple(dict.fromkeys(known))[:_MOST], tuple(dict.fromkeys(unknown))[:_MOST]

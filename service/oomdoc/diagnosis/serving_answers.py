@@ -108,8 +108,9 @@ def room(about: Plain) -> Iterator[Message]:
         yield say("answer.room-slots", count=slots, each=f"{served.length // slots:,}", here=f"{served.length:,}")
     elif (about.asked.concurrency or served.at_once) > requests:
         yield say("answer.room-short", requests=requests, here=here)
-    elif (served.at_once == 1 or about.printed_tokens) and requests > 1:
-        yield say("answer.room", requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
+    elif (served.at_once == 1 or about.printed_tokens) and (requests > 1 or about.wanted == "requests"):
+        key = "answer.room" if requests > 1 else "answer.room-one"
+        yield say(key, requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
 
 
 def longest_with_small_cache(about: Plain) -> Iterator[Message]:

@@ -80,6 +80,8 @@ def test_what_is_only_mentioned_changes_nothing(start: str, turn: str) -> None:
         (SERVED, ["add --enforce-eager"], {"serving.cuda_graphs": None}),
         # "算了" is to give up, or to have counted.
         (TUNED, ["长度 2048", "激活那部分到底算了些什么"], {"seq_len": 2048}),
+        # A value put back is a value, and the other settings stay.
+        (TRAINED, ["batch 2, 4096 tokens", "put the length back at 8192"], {"micro_batch": 2, "seq_len": 8192}),
         # The eight bits of an optimizer are not those of the weights.
         (TRAINED, ["switch the optimizer to the 8-bit version"], {"optimizer": "adamw_8bit", "quant": None}),
     ],
@@ -140,3 +142,24 @@ def test_a_failure_within_a_conversation_keeps_the_stored_bits_and_the_framework
     session, replies = talk(start, "ValueError: Your setup doesn't support bf16/gpu. You need Ampere GPU")
     assert session.job.quant == "nf4"
     assert replies[1]["answer"].count("GiB of 14.") <= 1
+
+
+def test_a_setting_that_stays_is_one_that_the_figures_count() -> None:
+    _, answers = answers_of(TUNED, "batch 改成 2，cutoff_len 别动")
+    assert "没有算它" not in answers[-1]
+
+
+@pytest.mark.parametrize("question", ["how many full 32k requests at the same time?", "能同时跑几条满长的？"])
+def test_one_request_at_a_time_is_an_answer(question: str) -> None:
+    start = "vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 32768 on one 4090"
+    _, answers = answers_of(start, question)
+    assert "32,768" in answers[-1].splitlines()[0]
+
+
+def test_what_another_program_prints_on_a_mac_gets_no_variable_of_pytorch() -> None:
+    text = (
+        "macbook m1 max 32gb, llama-server -m qwen2.5-32b-instruct-q4_k_m.gguf -c 32768 -ngl 99\n"
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
+    )
+    _, answers = answers_of(text)
+    assert "PYTORCH_MPS" not in answers[0]

@@ -289,7 +289,9 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "gathers_whole": failure is not None
         and (failure.requested_bytes or 0) >= _WHOLE_MODEL_BYTES
         and any("_unsharded_flat_param" in frame.function for frame in failure.frames),
-        "mps": failure is not None and failure.signal.name.startswith("mps"),
+        "mps": failure is not None
+        and failure.signal.name.startswith("mps")
+        and "mps" in failure.signal.span.text.lower(),  # PyTorch's message; Metal's own is that of other programs too
         "sampler_warm_up": next(evidence.find("vllm-sampler-warmup"), None) is not None,
         "swap_space": any(
             s.key.replace("-", "_").endswith("swap_space") and str(s.value) != "0"
