@@ -125,6 +125,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     if not session.steps or is_pasted(text):
         return _describe(session, text, context)
     text = without_echo(multiplied(text))
+    session = session.proposing({}) if says(text, "without_it") else session
     if (keys := answers.of_keys(text, session)) is not None:
         return session, keys
     session, counted = usual_requests(session, text)

@@ -163,3 +163,10 @@ def test_what_another_program_prints_on_a_mac_gets_no_variable_of_pytorch() -> N
     )
     _, answers = answers_of(text)
     assert "PYTORCH_MPS" not in answers[0]
+
+
+@pytest.mark.parametrize("turn", ["how many at the same time without it?", "不加这个的话能同时跑几条？"])
+def test_what_is_asked_about_without_a_proposal_drops_it(turn: str) -> None:
+    session, _ = talk(SERVED, "what would an fp8 kv cache do?", turn)
+    assert not session.proposed
+    assert session.job.get("serving.kv_dtype") is None

@@ -19,6 +19,7 @@ BRIDGE = "from megatron.bridge.training.pretrain import pretrain\n\ncfg.train.mi
     ("filename", "text", "changes", "unplaced"),
     [
         ("t.yaml", TUNE, {"offload": ["activations"]}, {"offload": "needs enable_activation_checkpointing=true"}),
+        ("b.yaml", f"{TUNE}optimizer_in_bwd: True\ngradient_accumulation_steps: 1\n", {"grad_accum": 4}, {"grad_accum": "needs optimizer_in_bwd=false"}),
         ("d.yaml", POD, {"tp": 2}, {"tp": "needs gpus=2"}),
         ("ds.json", '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}', {"micro_batch": 1}, {"micro_batch": "auto"}),
         ("ds.json", '{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', {"grad_accum": 4}, {"grad_accum": "needs train_batch_size=*"}),
