@@ -20,6 +20,8 @@ _CIRCUMSTANCES: Final = frozenset(
 )
 """What no line of a configuration says, or what follows from others."""
 _OF_LAUNCHES: Final = frozenset({"gpus", "tp"})
+_BESIDE: Final = ("serving.max_model_len", "serving.gpu_memory_utilization", "serving.kv_dtype", "tp", "micro_batch")
+"""Settings that people say in words beside a command."""
 _UNSAID: Final[tuple[Any, ...]] = (None, "none", [], "sft", "pretrain", "inference")
 """Values that go without saying."""
 _SETTING: Final = re.compile(
@@ -49,6 +51,9 @@ def _rewritten(session: Session, *, diff: bool, language: str) -> list[str]:
     said: list[str] = []
     why: dict[str, str] = {}
     for document in ranked(evidence):
+        if document.form == "shell":  # what is said beside a command, it does not say
+            says = job_fields(read([Source("chat", document.text)]))
+            changes |= {n: after[n] for n in _BESIDE if after.get(n) is not None and says.get(n) is None}
         done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
         if done.error or len(done.unplaced) == len(changes) > 0:
             continue

@@ -170,3 +170,10 @@ def test_what_is_asked_about_without_a_proposal_drops_it(turn: str) -> None:
     session, _ = talk(SERVED, "what would an fp8 kv cache do?", turn)
     assert not session.proposed
     assert session.job.get("serving.kv_dtype") is None
+
+
+def test_a_command_is_written_without_the_sentence_behind_it_and_with_what_that_says() -> None:
+    start = "vllm serve Qwen/Qwen2.5-7B-Instruct on one 4090, context 32k, does it fit?"
+    _, answers = answers_of(start, "the command please")
+    assert "vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 32768" in answers[-1]
+    assert "4090" not in answers[-1]

@@ -236,9 +236,29 @@ def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Documen
         form=doc.form,
         source=source.name,
         first_line=lines.span(start + shift).line,
-        text=source.text[start:end],
+        text=without_words(source.text[start:end]) if doc.form == "shell" else source.text[start:end],
         settings=_settings(doc, lines),
     )
+
+
+def without_words(command: str) -> str:
+    """A command without the sentence that goes on behind it on its last line: "vllm serve m on one 4090, fits?".
+
+    Options, operators and redirections end no command; words do where one begins a phrase, or is Chinese.
+    """
+    at = command.rstrip().rfind("\n") + 1
+    found = _GOES_ON.search(command, max(at, command.rfind(" -")))
+    if found is None or not _OPERATORS.isdisjoint(command[at : found.start()]):
+        return command
+    return command[: found.start()]
+
+
+_OPERATORS: Final = frozenset("#;&\"'")
+"""What may stand before words that are no sentence: a comment, a further command, a quoted argument."""
+_GOES_ON: Final = lazy(
+    r"(?:\s|,|，)\s?(?:(?:on|with|in|for|at|from|and|but|does|will|would|can|is|fits?|dies|crashes|fails|gives)"
+    r"\s(?=[^\n|&<>]{0,400}\Z)|(?=[\u4e00-\u9fff][^\n|&<>]{0,400}[吗呢么够？?，。][^\n|&<>]{0,400}\Z))"
+)
 
 
 _OF_RUNTIME: Final = lazy(r"(?:PYTORCH|CUDA|NCCL|TORCH|NVTE|VLLM|SGLANG|XFORMERS|OLLAMA|UNSLOTH|MALLOC)_\w")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oomdoc.intake.configs import patch
+from oomdoc.intake.configs.reading import without_words
 
 AXOLOTL = "base_model: org/thing-7b\nadapter: qlora\nload_in_4bit: true\nsequence_len: 2048\nlora_r: 8\nlora_target_linear: true\n"
 TUNE = "model:\n  _component_: torchtune.models.llama3_1.lora_llama3_1_8b\nbatch_size: 2\noptimizer:\n  _component_: torch.optim.AdamW\n  fused: True\nenable_activation_checkpointing: False\nenable_activation_offloading: False\n"
@@ -59,3 +60,17 @@ def test_what_belongs_together_is_written_together(filename, text, changes, gone
     assert not done.unplaced
     assert all(piece in done.text for piece in there)
     assert not any(piece in done.text for piece in gone)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("vllm serve org/m --enforce-eager on two A100 80GB, fits?", "vllm serve org/m --enforce-eager"),
+        ("vllm serve org/m --tensor-parallel-size 2，两张卡够吗", "vllm serve org/m --tensor-parallel-size 2"),
+        ("vllm serve org/m --max-model-len 4096 2>&1 | tee log", "vllm serve org/m --max-model-len 4096 2>&1 | tee log"),
+        ("cd x && vllm serve org/m --max-model-len 4096 && echo done with it", "cd x && vllm serve org/m --max-model-len 4096 && echo done with it"),
+        ("python train.py --bf16 True --output_dir 数据", "python train.py --bf16 True --output_dir 数据"),
+    ],
+)  # fmt: skip
+def test_a_command_ends_where_a_sentence_goes_on(text, command):
+    assert without_words(text) == command
