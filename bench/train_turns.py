@@ -23,6 +23,7 @@ import train_quantities as marked
 from oomdoc.chat import turn_words
 from oomdoc.chat.turn_words import ACT_WEIGHTS, ACTS, VIEW_WEIGHTS, VIEWS
 from oomdoc.intake.linear import Softmax
+from oomdoc.intake.quantities import tokens
 
 TURNS = Path(__file__).parent / "data" / "turns.jsonl"
 FOLDS = 8
@@ -61,8 +62,9 @@ MIN_SUPPORT = 2
 
 
 def key() -> str:
-    """The hash of the turns."""
-    return sha256(TURNS.read_bytes()).hexdigest()[:16]
+    """The hash of the turns, and of the words and meanings that are features."""
+    tables = (Path(turn_words.__file__).with_name("wording.toml"), Path(tokens.__file__).with_name("tokens.tsv"))
+    return sha256(b"".join(path.read_bytes() for path in (TURNS, *tables))).hexdigest()[:16]
 
 
 def show(title: str, names: Sequence[str], probable: np.ndarray, rows: Sequence[Row], *, wrong: bool) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,6 +18,23 @@ ROOT = Path(__file__).resolve().parents[1]
 def root() -> Path:
     """The checkout."""
     return ROOT
+
+
+@pytest.fixture
+def load_bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A script of ``bench/`` by its name, as a module; it imports its neighbours."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+
+    def load(name: str) -> ModuleType:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module  # dataclasses look their module up
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

@@ -63,7 +63,7 @@ class Device:
 
     def lets_swap(self, limit_bytes: float) -> bool:
         """Whether a printed limit is more than the machine has: MPS allows 1.7 of what Metal recommends."""
-        return self.unified and bool(self.nominal_bytes) and limit_bytes > _BEYOND * (self.nominal_bytes or 0)
+        return self.unified and self.nominal_bytes is not None and limit_bytes > _BEYOND * self.nominal_bytes
 
     @property
     def unified(self) -> bool:

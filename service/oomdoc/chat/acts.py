@@ -103,7 +103,7 @@ def meant(session: Session, text: str, context: Context) -> Turn:
     supposed = odds["claim"] + (odds["whatif"] if long else 0.0)
     if turn.kind == "change" and supposed >= _LEAST_SUPPOSED:
         return Turn("ask", turn.changes, topic_of(text))
-    off = all(name in OFF_VALUES and value == OFF_VALUES[name] for name, value in turn.changes.items())
+    off = all(_switches_off(name, value) for name, value in turn.changes.items())
     if turn.kind == "change" and off and odds["hold"] >= _LEAST_HELD:
         return replace(turn, held=tuple(turn.changes))  # "offloading is out": off, and not to be proposed
     if turn.kind == "ask" and turn.changes and odds["explain"] >= _LEAST_EXPLAINED:
@@ -141,7 +141,7 @@ def _is_plain(turn: Turn, text: str, context: Context) -> bool:
     leave of the card, a value for which an amount is asked.
     """
     off = any(
-        (name in OFF_VALUES and value == OFF_VALUES[name])
+        _switches_off(name, value)
         or (isinstance(value, tuple | list) and set(value) < set(context.present(name) or ()))
         for name, value in turn.changes.items()
     )
@@ -152,6 +152,10 @@ def _is_plain(turn: Turn, text: str, context: Context) -> bool:
 
 
 _MAX_TOKENS_ALONE: Final = 2
+
+
+def _switches_off(name: str, value: Any) -> bool:
+    return name in OFF_VALUES and value == OFF_VALUES[name]
 
 
 def _sides(turn: Turn, text: str, session: Session, context: Context) -> tuple[Mapping[str, Any], ...]:

@@ -177,12 +177,12 @@ def _with_topics(reply: Reply, turn: Turn, text: str, session: Session) -> Reply
     """The reply to a question with the topics that it is about; to one of how something works these alone."""
     own = reply.answer.split("\n")
     why = turn.kind == "ask" and says(text, "why") and not asks_plainly(text)
-    of_part = answers.names_part(text)
-    if explains(turn, text) and not (why and of_part) and (found := explained_topics(text, session.job)):
-        return replace(reply, answer=joined([*answers.of_topics(found, session.language), *own[:of_part]]))
-    sized = asks_for_amount(text) and not why
-    if explains(turn, text) and not of_part and (near := nearest_topic(text)) is not None:
-        return replace(reply, answer=render(near, session.language))
+    of_part, sized = answers.names_part(text), asks_for_amount(text) and not why
+    if explains(turn, text):
+        if not (why and of_part) and (found := explained_topics(text, session.job)):
+            return replace(reply, answer=joined([*answers.of_topics(found, session.language), *own[:of_part]]))
+        if not of_part and (near := nearest_topic(text)) is not None:
+            return replace(reply, answer=render(near, session.language))
     if not why and (turn.kind not in ("ask", "off-topic") or turn.changes or turn.topic or sized):
         return reply
     concept = concept_asked(text, session.job)

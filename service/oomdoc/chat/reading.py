@@ -33,7 +33,7 @@ from oomdoc.intake.numbers import read_number
 from oomdoc.intake.polarity import clause
 from oomdoc.intake.polarity import negated as denied_before
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import SURE, chance
+from oomdoc.intake.quantities.fields import SURE, chance, sizes_of_others
 from oomdoc.intake.run_figures import host_in
 from oomdoc.intake.worded import ROWS
 from oomdoc.stated import stated_fields
@@ -129,14 +129,12 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     """What is said without a field's name: host memory, an engine's share of the card, the length of a request."""
     if (square := _RE["square"].search(turn)) is not None and not found.keys() & {"gpus", "nodes"}:
         found |= {"nodes": int(square["n"]), "gpus": int(square["m"])}
-    sizes = quantities_in(turn)
-    others = next((q.value for q in sizes if chance(q, "other_memory") >= LEAST_OTHERS), None)
-    if any(chance(q, "params") >= SURE for q in sizes):
-        others = None  # what a model takes that is spoken of
-    if others is not None:
-        found.setdefault("others_gib", others)
+    numbers = quantities_in(turn)
+    others = sizes_of_others(turn)
+    if others and not any(chance(q, "params") >= SURE for q in numbers):  # else what a model takes that is spoken of
+        found.setdefault("others_gib", others[0])
     whole = _RE["in_all"].search(turn)
-    if whole is not None and "gpus" not in found and any(chance(q, "gpu_count") >= SURE for q in quantities_in(turn)):
+    if whole is not None and "gpus" not in found and any(chance(q, "gpu_count") >= SURE for q in numbers):
         found["gpus"] = int(whole["n"] or whole["n_zh"])
     if (pixels := _RE["of_pixels"].search(turn)) is not None:
         found.setdefault("max_pixels", int(pixels["n"]))
@@ -165,8 +163,6 @@ def _told(turn: str, context: Context, found: dict[str, Any]) -> None:
     found |= {n: v for n, v in asked.settings.items() if n in _AS_ASKED and n not in found and v not in _ELSEWHERE}
 
 
-LEAST_OTHERS: Final = 0.4
-"""Probability from which a size is what something else holds of the card."""
 _AS_ASKED: Final = frozenset({"optimizer", "attention", "fused_ce", "lora.targets"})
 """Settings in words that are read as in a question."""
 _ELSEWHERE: Final = ("adamw", "eager")

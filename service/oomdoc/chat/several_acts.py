@@ -48,37 +48,35 @@ def in_order(session: Session, text: str, context: Context, answer: Answer) -> t
 def _decided_first(session: Session, text: str, context: Context, answer: Answer) -> tuple[Session, Reply]:
     said, question = statement_and_question(text)
     if said and acts_of(text)["whatif"] < _LEAST_SUPPOSED and decides(session, said, context):
-        session, done = answer(session, said, context)
-        session, reply = answer(session, question, context_of(session))
-        return session, _of_both(done, reply, _both(done, reply), session.language)
+        decided, done = answer(session, said, context)
+        after, reply = answer(decided, question, context_of(decided))
+        return after, _of_both(done, reply, after.language)
     if (parts := in_two(text)) is None:
         return answer(session, text, context)
-    before = session
-    session, done = answer(session, parts[0], context)
-    session, reply = answer(session, parts[1], context_of(session))
-    if reply.answer.startswith(word("chat.off-topic", session.language)):
-        return answer(before, text, context)  # a part that says nothing without the other
-    kept = done.answer.split("\n")[:1] if session.held - before.held else []
-    answer_of_both = joined([*kept, *reply.answer.split("\n")]) if kept else _both(done, reply)
-    return session, _of_both(done, reply, answer_of_both, session.language)
+    decided, done = answer(session, parts[0], context)
+    after, reply = answer(decided, parts[1], context_of(decided))
+    if reply.answer.startswith(word("chat.off-topic", after.language)):
+        return answer(session, text, context)  # a part that says nothing without the other
+    return after, _of_both(done, reply, after.language, holds=bool(after.held - session.held))
 
 
-def _of_both(done: Reply, reply: Reply, text: str, language: str) -> Reply:
-    """The reply to a turn of two parts; one that nothing was read from says so only where the other did nothing."""
-    did = done.changed or reply.changed
-    lines = _heard(text, language) if did and "```" not in text else []
-    answer = "\n".join(lines) if lines else text
-    return replace(reply, answer=answer, changed={**done.changed, **reply.changed})
+def _of_both(done: Reply, reply: Reply, language: str, *, holds: bool = False) -> Reply:
+    """The reply to a turn of two parts: the second answer, behind what the first did where it gives no figure.
+
+    :param holds: whether something may not change from now on, which the first part's first line says.
+    """
+    first, second = done.answer.split("\n"), reply.answer
+    if holds:
+        second = joined([first[0], *second.split("\n")])
+    elif done.changed and "GiB" not in second:
+        second = "\n".join([*first[:_LINES], second])
+    changed = {**done.changed, **reply.changed}
+    # A part from which nothing was read says so only where the other did nothing.
+    heard = _heard(second, language) if changed and "```" not in second else []
+    return replace(reply, answer="\n".join(heard) or second, changed=changed)
 
 
 def _heard(text: str, language: str) -> list[str]:
     """The lines of an answer without those that say that nothing was read."""
     unheard = (word("chat.unheard", language), word("chat.off-topic", language))
     return [line for line in text.split("\n") if not line.startswith(unheard)]
-
-
-def _both(done: Reply, reply: Reply) -> str:
-    """The answer to what is asked, behind what a change did where the answer has no figure of the run."""
-    if not done.changed or "GiB" in reply.answer:
-        return reply.answer
-    return "\n".join([*done.answer.split("\n")[:_LINES], reply.answer])

@@ -15,7 +15,7 @@ from typing import Final
 from oomdoc.chat.phrases import FIELD_NAMES
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.linear import Softmax, softmax
-from oomdoc.intake.quantities.features import mix
+from oomdoc.intake.quantities.features import chains, mix
 from oomdoc.intake.quantities.tokens import Token, key_of, tokens_of
 
 ACT_WEIGHTS: Final = "turn_acts.npz"
@@ -36,8 +36,6 @@ memory, how large something can be, advice, what was changed so far, how sure a 
 the value of a setting, none of it.
 """
 _MAX_CHARACTERS: Final = 400
-_MAX_APART: Final = 3
-"""Tokens from one word of a pair to the other."""
 _ONE, _NEXT, _NEAR, _THREE, _FIRST, _LAST, _SIZE, _END = range(101, 109)
 """Kinds of features."""
 _ROWS: Final = {
@@ -75,12 +73,7 @@ def _named(text: str, tokens: list[Token]) -> list[tuple[int, ...]]:
 
 
 def _of_words(words: list[tuple[int, ...]]) -> Iterator[int]:
-    for at, here in enumerate(words):
-        yield from (mix(key, _ONE) for key in here)
-        for apart, there in enumerate(words[at + 1 : at + 1 + _MAX_APART], start=1):
-            yield from (mix(mix(a, b), _NEXT if apart == 1 else _NEAR) for a in here for b in there)
-        if at + 2 < len(words):
-            yield mix(mix(mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), _THREE)
+    yield from chains(words, one=_ONE, following=_NEXT, near=_NEAR, three=_THREE)
     for kind, ends in ((_FIRST, words[:2]), (_LAST, words[-2:])):
         yield from (mix(mix(key, place), kind) for place, one in enumerate(ends) for key in one)
 

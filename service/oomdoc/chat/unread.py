@@ -10,14 +10,13 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.explicit import blanked, read_explicit
 from oomdoc.chat.operators import find_operators
 from oomdoc.chat.phrases import fields_named
-from oomdoc.chat.reading import LEAST_OTHERS, read_changes
+from oomdoc.chat.reading import read_changes
 from oomdoc.chat.session import flat
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.unused import unused
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.configs.declared import all_names
-from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.fields import chance
+from oomdoc.intake.quantities.fields import sizes_of_others
 
 _NAME: Final = re.compile(
     r"(?<![\w./-])(?:--[a-z][\w-]{2,48}|-[a-z]{2,4}(?=\s\d)|[a-z][a-z0-9]{0,24}(?:_[a-z0-9]{1,24}){1,6})(?![\w/-])"
@@ -37,8 +36,7 @@ def unread_numbers(turn: str, fields: Mapping[str, Any], context: Context) -> tu
     stages = [int(digit) for value in fields.values() if isinstance(value, str) for digit in re.findall(r"\d+", value)]
     asked = asked_in(turn)
     each = asked.request_length if asked.wanted == "requests" else None  # as many of these as the cache holds
-    others = [q.value for q in quantities_in(turn) if chance(q, "other_memory") >= LEAST_OTHERS]
-    return unused(asked.numbers, others, dict(fields), job, machines, stages, each)[:_MOST]
+    return unused(asked.numbers, sizes_of_others(turn), dict(fields), job, machines, stages, each)[:_MOST]
 
 
 def unread_names(turn: str, context: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:

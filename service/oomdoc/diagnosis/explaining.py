@@ -82,7 +82,7 @@ def concept_asked(text: str, job: Job) -> tuple[FoundTopic, ...]:
     asked = asked_in(text)
     if not asked.why or asked.wanted not in ("fit", "share", "reserved"):
         return ()
-    return _found(topics_in(text), job, most=1, least=_WHY)
+    return explained_topics(text, job)
 
 
 def explained_topics(text: str, job: Job) -> tuple[FoundTopic, ...]:
@@ -95,7 +95,11 @@ def nearest_topic(text: str) -> Message | None:
     best = next(iter(topics_in(text).items()), None)
     if best is None or best[1] < _MIN_NEAR_A_TURN:
         return None
-    return say("topic.nearest", title=topics()[best[0]].title, text=topics()[best[0]].answer)
+    return _nearest(topics()[best[0]])
+
+
+def _nearest(topic: Topic) -> Message:
+    return say("topic.nearest", title=topic.title, text=topic.answer)
 
 
 _MIN_NEAR_A_TURN: Final = 0.12
@@ -126,7 +130,7 @@ def nearest_topics(evidence: Evidence) -> Iterator[Message]:
     others = "topic.none-sure"
     if near and near[0][1] >= _MIN_NEAREST:
         (nearest, _), *near = near
-        yield say("topic.nearest", title=nearest.title, text=nearest.answer)
+        yield _nearest(nearest)
         others = "topic.also-near"
     if near:
         yield say(others, topics=[say("topic.named", title=topic.title, id=topic.id) for topic, _ in near])

@@ -18,8 +18,6 @@ from oomkb.units import GIB
 
 _LOGIT_BYTES: Final = 4
 """Models return fp32 logits for the loss (transformers ``loss/loss_utils.py``); bf16 ones take half."""
-
-
 _GATHERED: Final = lazy(r"nested_concat|all_preds|torch_pad_and_concatenate")
 """Functions of transformers' Trainer that join the outputs of an evaluation's batches."""
 _LEAST_MATCH: Final = 0.9
@@ -35,8 +33,7 @@ def with_whole_logits(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job
     if (not completed.fused_ce or "fused_ce" not in completed.assumed) and not implied:
         return None
     scene = Scene(phase=failure.phase, allocated_bytes=failure.allocated_bytes, made_up=job.model is None)
-    with_batch = price(job.with_fields(implied)).job if implied else completed
-    matches = tensors_for(failure.requested_bytes, priced.shape, with_batch, scene)
+    matches = tensors_for(failure.requested_bytes, priced.shape, completed.with_fields(implied), scene)
     if not matches or matches[0].cause != "logits" or matches[0].match < _LEAST_MATCH:
         return None
     whole = job.assuming({n: Assumption(v, IMPLIED) for n, v in ({"fused_ce": False} | implied).items()})

@@ -13,15 +13,13 @@ from typing import Final
 
 from oomdoc.intake.linear import Softmax, softmax
 from oomdoc.intake.quantities import quantities_in
-from oomdoc.intake.quantities.features import mix
+from oomdoc.intake.quantities.features import chains, mix
 from oomdoc.intake.quantities.fields import SURE
 from oomdoc.intake.quantities.tokens import Token, key_of, tokens_of
 from oomkb.kept import compiled
 
 WEIGHTS: Final = "wanted.npz"
 _MAX_CHARACTERS: Final = 1500
-_MAX_APART: Final = 3
-"""Tokens from one word of a pair to the other."""
 _LAST_SENTENCES: Final = 3
 """Sentences at the end of a text without a question mark that may ask."""
 _STOP: Final = compiled(r"[!?。？！\n;；]|\.(?=\s|$)")
@@ -43,14 +41,8 @@ def features_of(text: str) -> set[int]:
 def _of_sentence(words: Sequence[tuple[int, ...]], asks: bool) -> Iterator[int]:
     """:param words: each with what it means."""
     kind = _ASKS if asks else _SAYS
-    for at, here in enumerate(words):
-        yield from (mix(key, kind) for key in here)
-        for apart, there in enumerate(words[at + 1 : at + 1 + _MAX_APART], start=1):
-            if apart == 1 or asks:
-                place = mix(_NEXT if apart == 1 else _NEAR, kind)
-                yield from (mix(mix(one, other), place) for one in here for other in there)
-        if asks and at + 2 < len(words):
-            yield mix(mix(mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), _THREE)
+    near, three = (mix(_NEAR, kind), _THREE) if asks else (None, None)
+    yield from chains(words, one=kind, following=mix(_NEXT, kind), near=near, three=three)
     if asks and words:
         yield mix(words[0][0], _FIRST)
         yield from (mix(key, _LAST) for key in words[-1])

@@ -29,9 +29,9 @@ _FITS: Final = 0.9
 _HOPELESS: Final = 0.25
 """Probability below which a plan is not what to do."""
 _KEEPS_CONTEXT: Final = "keep-context"
+"""The plan of a server that stands beside a shorter context: a person chooses what to give up."""
 _SAME_NUMBERS: Final = "same-numbers"
 _OTHER_HARDWARE: Final = "more-hardware"
-"""The plan of a server that stands beside a shorter context: a person chooses what to give up."""
 _NAMEABLE: Final = 0.04
 _UNSURE: Final = 0.35
 """Probability below which no cause is advised on."""

@@ -1,10 +1,8 @@
 """The whole estimate against published peaks of real runs, and the exact traces that come with them."""
 
-import importlib.util
 import json
 import math
 import statistics
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,14 +20,6 @@ def rows(path):
 
 def figure(measured):
     return next((m, measured[f"{m}_gib"]) for m in METERS if measured.get(f"{m}_gib"))
-
-
-def load_bench(root, name):
-    spec = importlib.util.spec_from_file_location(name, root / "bench" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.shared
@@ -64,9 +54,9 @@ def test_published_peaks(shared_data):
 
 
 @pytest.mark.shared
-def test_intervals_hold_for_sources_left_out(root, shared_data):
+def test_intervals_hold_for_sources_left_out(root, shared_data, load_bench):
     """Nine in ten, neither fewer nor many more, of figures of sources that the interval was made without."""
-    bench = load_bench(root, "interval_coverage")
+    bench = load_bench("interval_coverage")
     files = [shared_data / "measured_dev.jsonl", *sorted((root / "bench" / "measured").glob("unseen*.jsonl"))]
     held = [inside for _, inside, _ in bench.left_out(bench.figures(files))]
     assert len(held) >= 200

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from talking import answers_of, talk
 from oomdoc.chat.acts import in_two
 from oomdoc.chat.turn_words import ACT_WEIGHTS, ACTS, VIEW_WEIGHTS, VIEWS, acts_of, model, views_of
 
-BENCH = Path(__file__).parents[3] / "bench"
 SERVED = "vllm serve Qwen/Qwen2.5-32B-Instruct --tensor-parallel-size 2 --max-model-len 32768 on two A100 80GB, fits?"
 TRAINED = "full fine-tuning of Llama-3.1-8B with TRL, ZeRO-3 on 4x A100 40GB, 8192 tokens, batch 1, checkpointing on"
 TUNED = "LLaMA-Factory QLoRA Qwen2.5-7B，单卡 RTX 4090，cutoff_len 4096，bs 1，开了梯度检查点，放得下吗？"
@@ -21,15 +19,9 @@ TUNED = "LLaMA-Factory QLoRA Qwen2.5-7B，单卡 RTX 4090，cutoff_len 4096，bs
 
 @pytest.mark.parametrize(("weights", "names"), [(ACT_WEIGHTS, ACTS), (VIEW_WEIGHTS, VIEWS)])
 def test_the_weights_are_those_of_the_labelled_turns(
-    monkeypatch: pytest.MonkeyPatch, weights: str, names: tuple[str, ...]
+    load_bench: Callable[[str], ModuleType], weights: str, names: tuple[str, ...]
 ) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
-    spec = importlib.util.spec_from_file_location("train_turns", BENCH / "train_turns.py")
-    assert spec is not None
-    assert spec.loader is not None
-    bench = importlib.util.module_from_spec(spec)
-    sys.modules["train_turns"] = bench
-    spec.loader.exec_module(bench)
+    bench = load_bench("train_turns")
     assert model(weights).key == bench.key(), "run bench/train_turns.py --write"
     assert model(weights).names == names
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
@@ -17,25 +15,13 @@ from oomdoc.intake.quantities.reader import model, roles, value_of
 from oomdoc.intake.quantities.tokens import tokens_of
 from oomdoc.intake.read import read_text
 
-BENCH = Path(__file__).parents[3] / "bench"
+
+def test_the_weights_are_those_of_the_marked_texts(load_bench: Callable[[str], ModuleType]) -> None:
+    assert model().key == load_bench("train_quantities").key(), "run bench/train_quantities.py --write"
 
 
-def _bench(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, BENCH / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    sys.modules[name] = found
-    spec.loader.exec_module(found)
-    return found
-
-
-def test_the_weights_are_those_of_the_marked_texts() -> None:
-    assert model().key == _bench("train_quantities").key(), "run bench/train_quantities.py --write"
-
-
-def test_every_mark_has_a_role() -> None:
-    bench = _bench("train_quantities")
+def test_every_mark_has_a_role(load_bench: Callable[[str], ModuleType]) -> None:
+    bench = load_bench("train_quantities")
     names = {"model", "draft_model", "reference_model", "reward_model", "embedding_model", "other_model", "card"}
     names |= {"method", "engine", "framework", "offload"}
     names |= {f"{of}_format" for of in ("weight", "cache", "optimizer", "compute", "gradient", "other")}

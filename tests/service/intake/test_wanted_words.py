@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
 from oomdoc.intake.wanted import wanted_in
 from oomdoc.intake.wanted_words import model, wanted_by_words
 
-BENCH = Path(__file__).parents[3] / "bench"
 
-
-def test_the_weights_are_those_of_the_marked_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCH))
-    spec = importlib.util.spec_from_file_location("train_wanted", BENCH / "train_wanted.py")
-    assert spec is not None
-    assert spec.loader is not None
-    bench = importlib.util.module_from_spec(spec)
-    sys.modules["train_wanted"] = bench
-    spec.loader.exec_module(bench)
+def test_the_weights_are_those_of_the_marked_texts(load_bench: Callable[[str], ModuleType]) -> None:
+    bench = load_bench("train_wanted")
     assert model().key == bench.key(), "run bench/train_wanted.py --write"
 
 

@@ -33,6 +33,27 @@ def mix(one: int, other: int) -> int:
     return ((one ^ (one >> 15)) * MIX + other) & MASK
 
 
+MAX_APART: Final = 3
+"""Tokens from one word of a pair to the other."""
+
+
+def chains(
+    words: Sequence[tuple[int, ...]], *, one: int, following: int, near: int | None, three: int | None
+) -> Iterator[int]:
+    """Words, pairs of them up to :data:`MAX_APART` tokens apart, and triples, each of the kind that is given.
+
+    :param words: each with what it means; ``near``, ``three``: ``None`` for none.
+    """
+    for at, here in enumerate(words):
+        yield from (mix(key, one) for key in here)
+        for apart, there in enumerate(words[at + 1 : at + 1 + MAX_APART], start=1):
+            kind = following if apart == 1 else near
+            if kind is not None:
+                yield from (mix(mix(a, b), kind) for a in here for b in there)
+        if three is not None and at + 2 < len(words):
+            yield mix(mix(mix(here[-1], words[at + 1][-1]), words[at + 2][-1]), three)
+
+
 @lru_cache(maxsize=200)
 def _slot(name: str) -> int:
     return key_of(f"slot {name}")

@@ -206,6 +206,15 @@ def sure_of(text: str, role: str) -> list[Quantity]:
     return [q for q in quantities_in(text) if q.role == role and q.probability >= SURE]
 
 
+LEAST_OTHERS: Final = 0.4
+"""Probability from which a size is what something else holds of the card."""
+
+
+def sizes_of_others(text: str) -> list[float]:
+    """What something else holds of the card, GiB."""
+    return [q.value for q in quantities_in(text) if chance(q, "other_memory") >= LEAST_OTHERS]
+
+
 def value_of(text: str, role: str) -> float | None:
     """The first number that surely has a role."""
     return next((q.value for q in sure_of(text, role)), None)
