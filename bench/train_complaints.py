@@ -83,19 +83,19 @@ def _probable(fitted: Any, texts: Sequence[Any]) -> np.ndarray[Any, Any]:
 
 
 def _show(name: str, p: np.ndarray[Any, Any], label: np.ndarray[Any, Any]) -> None:
-    complaint = p[:, CLASSES.index("complaint")]
-    for least in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8):
-        shares = [
-            f"{(complaint[label == k] >= least).mean():.1%} of {(label == k).sum()} {kind}"
-            for k, kind in enumerate(CLASSES)
-            if (label == k).any()
-        ]
-        print(f"{name}, complaint from {least}: {', '.join(shares)}")
-    asks = p[:, CLASSES.index("question")] >= 0.9
-    print(
-        f"{name}, question from 0.9: "
-        + ", ".join(f"{asks[label == k].mean():.1%} {c}" for k, c in enumerate(CLASSES) if (label == k).any())
-    )
+    for kind, bounds in _SHOWN.items():
+        probability = p[:, CLASSES.index(kind)]
+        for least in bounds:
+            shares = [
+                f"{(probability[label == k] >= least).mean():.1%} of {(label == k).sum()} {one}"
+                for k, one in enumerate(CLASSES)
+                if (label == k).any()
+            ]
+            print(f"{name}, {kind} from {least}: {', '.join(shares)}")
+
+
+_SHOWN = {"complaint": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8), "question": (0.9,), "other": (0.5, 0.6, 0.7)}
+"""Bounds on the probability of a class for which figures are printed."""
 
 
 def _cross_validate(texts: Any, labelled: Any, known: Sequence[Any]) -> None:

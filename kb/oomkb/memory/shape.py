@@ -108,7 +108,8 @@ class ModelShape:
         """A decoder of usual proportions with about ``params_b`` billion parameters.
 
         Depth, width, grouping and feed-forward ratio follow the public Llama/Qwen/Mistral ladder (0.5B to 400B);
-        the width is then solved so that the count comes out, in steps of 64.
+        the width is then solved so that the count comes out, in steps of 64. The cache of a token needs the number of
+        key-value heads, which does not follow from a size: eight from 1B on (Llama 3, Qwen3, Mistral), two below.
         """
         target = params_b * 1e9
         layers = next((n for limit, n in _DEPTHS if params_b <= limit), 126)
@@ -116,8 +117,9 @@ class ModelShape:
         width = 64 if params_b < 1.5 else 128
         hidden = ffn = heads = kv_heads = 0
         for hidden in range(256, 32_768, 64):
-            heads = max(1, hidden // width)
-            ffn, kv_heads = 256 * math.ceil(3.5 * hidden / 256), next(k for k in (8, 4, 2, 1) if heads % k == 0)
+            kv_heads = 8 if hidden >= 16 * width else 2
+            heads = kv_heads * max(1, round(hidden / width / kv_heads))
+            ffn = 256 * math.ceil(3.5 * hidden / 256)
             layer = 2 * hidden * width * (heads + kv_heads) + 3 * hidden * ffn + 2 * hidden
             if vocab_size * hidden * (1 if tied else 2) + layers * layer + hidden >= target:
                 break

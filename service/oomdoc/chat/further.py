@@ -36,7 +36,8 @@ def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) 
     :param report_of: the answer to a part of it.
     """
     own = any(message.key.startswith(_OWN_FIGURES) for message in whole.diagnosis.summary)
-    if own or whole.diagnosis.explained:
+    of_usual_sizes = whole.diagnosis.estimate is None and whole.diagnosis.grid is not None
+    if own or whole.diagnosis.explained or of_usual_sizes:
         return whole
     if not found.numbered and whole.diagnosis.sides:
         # What is set against each other is all that is asked, but for a number of something.

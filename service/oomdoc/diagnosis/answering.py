@@ -38,6 +38,7 @@ from oomdoc.diagnosis.unused import unused_numbers
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import NOTHING_ASKED, Asked, asked_of
+from oomdoc.intake.outcomes import OTHER_SUBJECT
 from oomdoc.intake.wanted import Wanted
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
@@ -86,12 +87,15 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         if held or found.outlook is None:
             return held or (say("answer.reserved-plain"),)
     if is_planned(view.evidence) and not wants_figure(view.evidence):
-        return (say("answer.no-run"),)
+        outcome = view.evidence.outcome
+        other = outcome is not None and outcome.name == OTHER_SUBJECT
+        return (say("answer.other-subject" if other else "answer.no-run"),)
     if found.outlook is None:
         return ()
     if view.estimate is None and found.grid is not None:
         largest = largest_models_told(found.job) if found.asked is not None and found.asked.wanted == "model" else ()
-        return (*largest, say("answer.card-alone", cards=cards_of(found.job)))
+        named = found.job.gpu is not None or found.job.capacity_gib is not None
+        return (*largest, say("answer.card-alone", cards=cards_of(found.job)) if named else say("answer.sizes-alone"))
     if view.estimate is None:
         if found.asked is not None and found.asked.diffusion:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
@@ -257,14 +261,14 @@ def decisive(about: Plain) -> Message:
     if estimate.capacity_bytes is None or estimate.fits_probability is None:
         box = next((b for b in _BOXES if needed_of(estimate) <= CARD_USABLE * b * GIB), None)
         if box is None:
-            return say("answer.amount", **values)
+            return say("answer.amount" if (job.world or 1) > 1 else "answer.amount-in-all", **values)
         wider = next((b for b in _BOXES if needed_of(estimate) <= _COMFORTABLE * b * GIB), box)
         return say("answer.amount-edge" if wider > box else "answer.amount-box", box=box, wider=wider, **values)
     percent = min(99, max(1, round(100 * estimate.fits_probability)))
     values |= {"capacity_bytes": estimate.capacity_bytes, "percent": percent}
     if counted(job):
-        key = "answer.cards" if estimate.fits_probability >= FITS else "answer.cards-none"
-        return say(key, **values)
+        enough = "answer.cards" if (job.world or 1) > 1 else "answer.cards-one"
+        return say(enough if estimate.fits_probability >= FITS else "answer.cards-none", **values)
     if about.answer == "fits" and about.wanted in ("amount", "batch", "length", "requests", "host", "share"):
         return say("answer.amount-fits", **values)
     if about.answer != "fits" and (beyond := beyond_share(job, estimate)) is not None:

@@ -17,7 +17,7 @@ from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import Side, compared
-from oomdoc.diagnosis.grids import grid_for
+from oomdoc.diagnosis.grids import grid_beside_failure, grid_for
 from oomdoc.diagnosis.inferring import Inference, infer
 from oomdoc.diagnosis.logits import kept_logits, with_whole_logits
 from oomdoc.diagnosis.named_keys import keys_asked
@@ -38,6 +38,7 @@ from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import affecting, distinct, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
+from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
@@ -93,6 +94,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     verdict, evidence, causes = _judged(evidence, view)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
+    grid = grid_beside_failure(view)
     diagnosis = Diagnosis(
         verdict=verdict,
         summary=(),
@@ -116,8 +118,10 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
             *rooms(view),
             *kept_logits(view),
             *of_what_is_asked(evidence, stated),
+            *([say("answer.card-alone", cards=cards_of(stated))] if grid is not None else []),
         ),
         topics=found_topics(evidence, stated),
+        grid=grid,
     )
     if plans:
         diagnosis = _planned(diagnosis)

@@ -243,11 +243,17 @@ def split_as_stated(job: Job) -> Job:
     return job
 
 
-def over_four_bits(job: Job, asked: Asked) -> Job:
-    """Adapters over weights of four bits, where a question about training says only the bits."""
-    open_ = job.method is None and job.quant is None and not (asked.full or asked.scratch or asked.alternatives)
-    trains = asked.trains and job.objective != "inference"
-    return job.with_fields({"method": "qlora"}) if open_ and trains and asked.quant in ("int4", "nf4") else job
+def over_quantized_base(job: Job, asked: Asked) -> Job:
+    """Adapters over weights of four or eight bits, where a question about training says only the bits."""
+    open_ = job.quant is None and not (asked.full or asked.scratch or asked.alternatives)
+    if not open_ or not asked.trains or job.objective == "inference":
+        return job
+    if job.method is None and asked.quant in ("int4", "nf4"):
+        return job.with_fields({"method": "qlora"})
+    of_optimizer = str(job.optimizer or "").endswith("8bit")  # 8-bit Adam
+    if job.method in (None, "lora") and asked.quant == "int8" and not of_optimizer:
+        return job.with_fields({"method": "lora", "quant": "int8"})
+    return job
 
 
 def _trained_sides(job: Job, sides: tuple[Alternative, ...]) -> tuple[Alternative, ...]:

@@ -18,6 +18,7 @@ from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import cards_of, names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
+from oomdoc.intake.asked import asked_of
 from oomkb.catalog import gpus, models
 from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
@@ -52,8 +53,8 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     if not choice.careful or choice.asked.wanted == "reserved":
         return None
     if view.estimate is None:
-        alone = job.model is None and job.params_b is None and (job.gpu is not None or job.capacity_gib is not None)
-        return _of_card(job) if alone and not choice.asked.diffusion else None
+        unnamed = job.model is None and job.params_b is None and not choice.asked.diffusion
+        return _usual_sizes(job) if unnamed and (_has_card(job) or choice.asked.wanted in _SIZED) else None
     if sides:
         return _compared(sides)
     if job.objective == "inference":
@@ -64,11 +65,34 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
 
 
-def _of_card(job: Job) -> Grid | None:
-    """What a card holds of models of usual sizes: served, and trained."""
+def grid_beside_failure(view: View) -> Grid | None:
+    """What models of usual sizes need of the card, where a run failed, its model is not named and its need is asked."""
+    asked = asked_of(view.evidence)
+    unnamed = view.estimate is None and not view.is_stated("model") and not view.is_stated("params_b")
+    if not unnamed or asked.diffusion or asked.wanted not in _SIZED:
+        return None
+    return _usual_sizes(view.job) if _has_card(view.job) else None
+
+
+_SIZED: Final = ("amount", "cards")
+"""What is asked for where a table over the sizes of models answers a question that names no card either."""
+
+
+def _has_card(job: Job) -> bool:
+    return job.gpu is not None or job.capacity_gib is not None
+
+
+def _usual_sizes(job: Job) -> Grid | None:
+    """What models of usual sizes need, served and trained, or in the one use that is stated."""
     plain = _without_use(job)
-    served = job.framework in ENGINES
-    uses = [(name, _shared(plain, fields)) for name, fields in _USES if not served or "method" not in fields]
+    use = job.objective if "objective" not in job.assumed else None
+    served = job.framework in ENGINES or use == "inference"
+    trained = use is not None and not served
+    uses = [
+        (name, _shared(plain, fields))
+        for name, fields in _USES
+        if not (served and "method" in fields) and not (trained and "method" not in fields)
+    ]
     return _grid("uses-sizes", plain, uses, [(f"{size}B", {"params_b": size}) for size in _SIZES])
 
 

@@ -16,13 +16,14 @@ from oomdoc.diagnosis.forms import (
     forms_of_sides,
     machines_of,
     offloading,
-    over_four_bits,
+    over_quantized_base,
     sharded,
     split_as_stated,
 )
 from oomdoc.diagnosis.view import spelled_out
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of
+from oomdoc.intake.outcomes import OTHER_SUBJECT
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import LAUNCHERS, complete, has, min_compute
@@ -66,12 +67,11 @@ def is_planned(evidence: Evidence) -> bool:
 
 def wants_figure(evidence: Evidence) -> bool:
     """Whether a question says anything of a run or a card, and asks about memory or a size of it."""
-    asked, documents = asked_of(evidence), bool(evidence.documents)
-    of_memory = evidence.outcome is not None and evidence.outcome.name == "memory-question"
-    of_a_run = of_memory or asked.trains or asked.serves or documents
-    if not of_a_run and _HARDWARE.issuperset(evidence.facts):
+    asked, name = asked_of(evidence), evidence.outcome.name if evidence.outcome is not None else ""
+    of_a_run = name == "memory-question" or asked.trains or asked.serves or bool(evidence.documents)
+    if name == OTHER_SUBJECT or (not of_a_run and _HARDWARE.issuperset(evidence.facts)):
         return False  # a card alone, and nothing asked of its memory
-    if asked.wanted != "fit" or documents:
+    if asked.wanted != "fit" or evidence.documents:
         return True
     described = asked.capacity_gib is not None or asked.trains or not _SAYS_NO_SIZE.issuperset(evidence.facts)
     sized = asked.card is not None or not _RUN.isdisjoint(evidence.facts)
@@ -113,7 +113,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     name = job.model if isinstance(job.model, str) else ""
     if name.isalpha() and job.params_b is None and models.find(name) is None:
         job = job.with_fields({"model": None})  # a family, of which the question leaves the size open
-    job = over_four_bits(_purposed(job, asked, written=bool(evidence.documents)), asked)
+    job = over_quantized_base(_purposed(job, asked, written=bool(evidence.documents)), asked)
     job = _mixed(job, evidence, asked)
     if not careful:
         return Choice(job, asked, careful)

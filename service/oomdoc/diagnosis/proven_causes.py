@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from oomdoc.diagnosis import accounts
 from oomdoc.diagnosis.accounts import ALMOST, FAR_FROM_FULL, TUNES, WEIGHT_BYTES, Account, account_of, last_signal
 from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
+from oomdoc.diagnosis.forms import fits_of, price_form
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.own_lines import fewer_cards
 from oomdoc.diagnosis.ranker import at_most
@@ -110,6 +111,13 @@ def _disproved(view: View) -> Iterator[str]:
 def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
     """The causes with the disproved ones last."""
     disproved = set(_disproved(view))
+    if causes and causes[0].cause == _NO_SETTING:
+        if _fits_in_a_mild_form(view):
+            disproved.add(_NO_SETTING)
+        elif (
+            view.estimate is None or view.estimate.capacity_bytes is None
+        ):  # a person asks what it takes; nothing shows that no setting is enough
+            causes = at_most(_ASKED_ONLY, causes)
     rest = sum(c.probability for c in causes if c.cause not in disproved)
     if not disproved or not rest:
         return tuple(causes)
@@ -118,6 +126,21 @@ def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[Caus
     if rest < _HALF_LEFT:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
         others = at_most(_UNKNOWN, others)
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
+
+
+_NO_SETTING: Final = "hardware-limit"
+_ASKED_ONLY: Final = 0.5
+"""The most that is said for a card that is too small under any setting, where no run could be priced."""
+_MILD: Final = {"micro_batch": 1, "grad_ckpt": True}
+
+
+def _fits_in_a_mild_form(view: View) -> bool:
+    """Whether the run would fit its cards as it is, or trained with one sample at a time and checkpointing."""
+    if view.estimate is None or view.estimate.capacity_bytes is None:
+        return False
+    forms: list[dict[str, Any]] = [{}] if view.job.objective == "inference" else [{}, _MILD]
+    priced = (price_form(view.job, form) for form in forms)
+    return any(one is not None and fits_of(one.estimate) for one in priced)
 
 
 def _grown(view: View) -> Iterator[Account]:

@@ -155,10 +155,17 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
         spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))
         why = tuple(one.feature.message for one in for_it[:_MAX_REASONS] if one.feature.message is not None)
         found.append(CauseFinding(cause, chances[cause], why, spans[:4], spoke))
-    supported = sum(
-        one.log_odds for one in found[0].contributions if one.log_odds > 0 and not _is_likeness(one.feature)
-    )
+    supported = sum(one.log_odds for one in found[0].contributions if one.log_odds > 0 and _is_observed(one.feature))
     return tuple(found) if supported >= _LITTLE_SUPPORT else at_most(_MAX_BY_WORDING, found)
+
+
+def _is_observed(feature: Feature) -> bool:
+    """Whether it is of this failure: not of likeness to others, nor of what the run is, which it is when it works."""
+    kind, _, rest = feature.name.partition(":")
+    return not (_is_likeness(feature) or kind in _OF_THE_RUN or rest.endswith("/model-name"))
+
+
+_OF_THE_RUN: Final = frozenset({"model", "card", "run", "objective"})
 
 
 def _is_reason(message: Message | None) -> bool:

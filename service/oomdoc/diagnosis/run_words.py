@@ -98,6 +98,8 @@ def model_of(job: Job) -> str | Message:
 
 
 def _method(job: Job) -> str:
+    if job.method == "lora" and job.quant == "int8" and job.objective in (None, "sft"):
+        return "lora-int8"
     if job.method in ("full", "lora", "qlora"):
         return f"{job.method}-{job.objective}" if job.objective in ("dpo", "grpo", "ppo", "pretrain") else job.method
     return "other"

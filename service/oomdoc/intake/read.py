@@ -133,7 +133,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
-    outcome = of_engine_that_runs(complaint_of(outcome, prose), signals, prose)
+    outcome = of_engine_that_runs(complaint_of(outcome, prose, configured=bool(understood)), signals, prose)
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     _complete_objective(kept, framework)
     failures = [

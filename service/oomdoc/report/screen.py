@@ -93,7 +93,8 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
         if document["verdict"] == "device-oom":
             wanted.append(word("screen.unsure-meanwhile", language))
         sure = _sure(document, language)
-        return Screen(headline=headline, answer=answers, why=(unsure,), do=tuple(wanted), sure=sure, ask=ask)
+        grid = tuple(grid_lines(document.get("grid"), language))
+        return Screen(headline=headline, answer=answers, why=(unsure,), do=tuple(wanted), sure=sure, grid=grid, ask=ask)
     why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
         headline=headline,
@@ -102,6 +103,7 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
         quotes=quotes,
         do=tuple(_do(document, first, language)),
         sure=_sure(document, language),
+        grid=tuple(grid_lines(document.get("grid"), language)),
         ask=ask,
     )
 

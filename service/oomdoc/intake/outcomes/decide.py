@@ -7,23 +7,20 @@ from functools import cache, partial
 from typing import Final
 
 from oomdoc.evidence import Failure, Outcome, Signal
-from oomdoc.intake.asked import asked_in
 from oomdoc.intake.lines import Kind, Line
 from oomdoc.intake.outcomes.rows import Memory, Order, Row, row_of, rows
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.phase import phase_of_frames
 from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Sieve, Vocabulary
-from oomdoc.intake.statements.complaints import read_asked
-from oomdoc.intake.topics import SHOWN, topics_in
 from oomdoc.intake.tracebacks import Placed
 from oomkb.dataclass import dataclass
 
-_MAX_TRIED: Final = 200
+MAX_TRIED: Final = 200
 """Lines that one row is tried on: the first ones say what happened."""
 _MAX_SAID_ROWS: Final = 4
 """Statements of one kind that are kept; of any other kind the first tells all."""
-_MAX_CHARS: Final = 2000
+MAX_CHARS: Final = 2000
 """Characters of a line that are looked at."""
 _IGNORED: Final = "exception ignored in"
 """What Python prints before an error in a finaliser: that of an object which another error left half made."""
@@ -55,7 +52,7 @@ class _Hit:
     @property
     def memory(self) -> Memory | None:
         """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
-        return _memory_named(self.text) if self.row.memory == "device" else self.row.memory
+        return memory_named(self.text) if self.row.memory == "device" else self.row.memory
 
     def outcome(self) -> Outcome:
         sure = _CONFIDENCE[self.row.order] if self.row.kind == "other" else 0.9
@@ -111,95 +108,6 @@ def outcome_of(
     return _nothing_failed(lines, kinds, hits, signals), ()
 
 
-_COMPLAINS: Final = 0.6
-"""Probability of a complaint from which one counts where nothing failed by name."""
-_COMPLAINS_PLAINLY: Final = 0.7
-"""Probability of a complaint from which one counts even where the size of something is asked for."""
-_WONDERS: Final = 0.65
-"""Probability of a complaint below which a text that asks about a known topic is answered by the topic."""
-_COMPLAINS_OF_MEMORY: Final = 0.8
-"""Probability of a complaint from which it is one of memory though no word of it names memory."""
-_COMPLAINS_AND_COUNTS: Final = 0.95
-"""The same where the number of something is asked for: cards, requests, the largest batch or length."""
-_COUNTS: Final = frozenset({"cards", "batch", "length", "requests", "cache"})
-_ASKS: Final = 0.9
-"""Probability of a question from which words for a lack of memory speak of no failure."""
-_ASKS_OF_IT: Final = 0.75
-"""The same where the sentence that holds the words is a question."""
-_ASKS_OF_TOPIC: Final = 0.7
-"""The same where that question is of a topic that is known."""
-_SURE_TOPIC: Final = 0.9
-"""Probability of a topic from which a text that complains of nothing is a question of it."""
-_COMPLAINS_IN_A_QUESTION: Final = 0.3
-"""Probability of a complaint below which such a sentence speaks of no failure."""
-_SOLVED: Final = 0.6
-"""Probability that all is well now from which nothing failed."""
-_SOLVED_IN_WORDS: Final = 0.3
-"""The same where a sentence says so in so many words."""
-
-
-def complaint_of(outcome: Outcome | None, prose: Sequence[Line]) -> Outcome | None:
-    """The outcome by what a person writes: memory that is complained of fails, memory that is asked about does not.
-
-    :param outcome: what lines show. One that a program printed stays as it is, and the prose is not read.
-    """
-    said = outcome is not None and outcome.kind == "said"
-    open_to_words = outcome is None or outcome.kind in ("said", "question") or outcome.confidence < NAMED
-    asked = read_asked(prose) if open_to_words else None
-    if asked is None:
-        return outcome
-    words = "\n".join(line.text[:_MAX_CHARS] for line in prose[:_MAX_TRIED])
-    wanted = asked_in(words)
-    # Why a running engine holds its share has an answer, and nothing failed.
-    why_held = wanted.wanted == "reserved" and wanted.engine is not None
-    if outcome is not None and said:
-        over = any(True for line in prose[:_MAX_TRIED] for _ in row_of("solved").matches(line.text[:_MAX_CHARS]))
-        if asked.solved >= (_SOLVED_IN_WORDS if over else _SOLVED):
-            return Outcome("healthy", "solved", outcome.span, None, 0.8)
-        within = asks_on(outcome.span.text, outcome.span.column - 1)
-        # A question of a topic that is known, with no complaint in it, whatever sign ends it.
-        of_topic = asked.complaint < min(asked.question, _COMPLAINS_IN_A_QUESTION)
-        of_topic = of_topic and max(topics_in(words).values(), default=0.0) >= _SURE_TOPIC
-        asks = (asked.question >= _ASKS or of_topic) or (
-            within
-            and (
-                asked.question >= _ASKS_OF_IT
-                or asked.complaint < _COMPLAINS_IN_A_QUESTION
-                or (why_held and outcome.name == "said-growth")
-                or (asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN)
-            )
-        )
-        return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
-    # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
-    compares = any("gpu" not in side.fields for side in wanted.alternatives)
-    sized = compares or wanted.wanted not in ("fit", "reserved")
-    if asked.complains is None or asked.complaint < _COMPLAINS:
-        if (sized or asked.question > asked.complaint) and outcome is not None and outcome.kind == "other":
-            return Outcome("question", "memory-question", outcome.span, None, 0.8)
-        return outcome
-    nothing = outcome is None or outcome.kind == "question"
-    # What only may be a complaint, and asks about a topic that is known, is answered by the topic.
-    wondered = wanted.questions > 0 and asked.complaint < _WONDERS
-    if (
-        nothing
-        and (wondered or _RE["no_failure"].search(words))
-        and max(topics_in(words).values(), default=0.0) >= SHOWN
-    ):
-        return Outcome("question", "memory-question", asked.complains, None, 0.8)
-    least = _COMPLAINS_AND_COUNTS if wanted.wanted in _COUNTS else _COMPLAINS_PLAINLY
-    plainly = asked.complaint >= least and not compares
-    if (
-        why_held
-        or (sized and not plainly)
-        or (asked.complaint < _COMPLAINS_OF_MEMORY and _RE["of_memory"].search(words) is None)
-        or _is_denied(asked.complains.text)
-    ):
-        return outcome
-    texts = (asked.complains.text, words)
-    named = next((t for t in texts if _RE["of_host"].search(t) or _RE["of_card"].search(t)), "")
-    return Outcome("said", "complaint", asked.complains, _memory_named(named), 0.6)
-
-
 def _earlier(hit: _Hit) -> tuple[int, int, bool, int]:
     """The surer name first, then the earlier line; on one line what names more than that a program failed."""
     return _RANK[hit.row.order], hit.index, hit.row.id == "program-error", hit.start
@@ -213,12 +121,19 @@ def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
     return None if _RE["goes_on"].match(over.line.text, over.start + len(over.text)) else over
 
 
-def _memory_named(text: str) -> Memory:
+def memory_named(text: str) -> Memory:
     """The host's memory where it is named and the card's is not."""
+    if _RE["of_host_memory"].search(text) and not _RE["of_card_memory"].search(text):
+        return "host"
     return "host" if _RE["of_host"].search(text) and not _RE["of_card"].search(text) else "device"
 
 
-def _is_denied(sentence: str, row: str = "said-device") -> bool:
+def names_memory(text: str) -> bool:
+    """Whether the host's memory or the card's is named."""
+    return bool(_RE["of_host"].search(text) or _RE["of_card"].search(text))
+
+
+def is_denied(sentence: str, row: str = "said-device") -> bool:
     """Whether words for a lack of memory are there and all are denied, feared or wished away."""
     mentions = list(row_of(row).matches(sentence))
     return bool(mentions) and not any(stands(sentence, *found.span()) for found in mentions)
@@ -315,7 +230,7 @@ def _hits(lines: Sequence[Line], kinds: Sequence[Kind], words: Vocabulary, taken
             if (
                 (index in taken and row.id != "solved")
                 or shown.get(row.id, 0) >= (_MAX_SAID_ROWS if row.kind == "said" else 1)
-                or tried.get(row.id, 0) >= _MAX_TRIED
+                or tried.get(row.id, 0) >= MAX_TRIED
             ):
                 continue
             tried[row.id] = tried.get(row.id, 0) + 1
@@ -331,7 +246,7 @@ def _under_expected(lines: Sequence[Line], index: int) -> bool:
 
 
 def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: Callable[[], bool]) -> Iterator[_Hit]:
-    text = line.text[:_MAX_CHARS]
+    text = line.text[:MAX_CHARS]
     plain = kind == "prose"
     if kind in ("code", "command", "config") and row.kind != "said" and not _quotes(text):
         return
@@ -363,7 +278,7 @@ def is_asserted(failure: Failure, line: Line, kind: Kind) -> bool:
         return _quotes(line.text)
     if kind not in ("prose", "command"):
         return True
-    return not _is_denied(line.text[:_MAX_CHARS], "said-device" if failure.kind == "device" else "said-host")
+    return not is_denied(line.text[:MAX_CHARS], "said-device" if failure.kind == "device" else "said-host")
 
 
 def failure_of(outcome: Outcome) -> Failure | None:

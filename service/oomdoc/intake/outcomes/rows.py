@@ -11,43 +11,14 @@ that no other file names). ``order`` says what explains what: a ``root`` failure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from oomdoc.evidence import Outcome, Signal
-from oomdoc.intake.lines import Line
-from oomdoc.intake.patterns import patterns
 from oomkb.dataclass import dataclass
 from oomkb.kept import compiled
 from oomkb.tables import read_toml
-
-_RE: Final = patterns(__file__)
-_MAX_CHARS, _MAX_TRIED = 2000, 400
-_CACHE_MADE: Final = frozenset({"vllm-kv-cache-memory", "vllm-concurrency", "vllm-blocks", "sglang-slots"})
-"""What an engine prints once its cache is on the card."""
-
-
-def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], prose: Sequence[Line]) -> Outcome | None:
-    """The outcome; where an engine's log shows its cache made and nothing failed, what it is said to hold is its share.
-
-    Words for growth over time stay a complaint: the share does not grow. A question behind figures that a person
-    measured is one, whatever else is said.
-    """
-    if outcome is None or outcome.name not in ("said-growth", "complaint"):
-        return outcome
-    asks = any("?" in line.text or "？" in line.text for line in prose)
-    parts = any(signal.name == "size-beside" and "fixed_bytes" in signal.data for signal in signals)
-    on_a_line = sum(signal.name == "held-at" for signal in signals) + parts > 1
-    measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
-    if asks and (on_a_line or (outcome.name == "complaint" and measured)):
-        return Outcome("question", "memory-question", outcome.span, None, 0.8)
-    if outcome.memory == "host" or not any(signal.name in _CACHE_MADE for signal in signals):
-        return outcome
-    grows = any(_RE["over_time"].search(line.text[:_MAX_CHARS]) for line in prose[:_MAX_TRIED])
-    return outcome if grows else Outcome("healthy", "healthy", outcome.span, None, 0.8)
-
 
 Kind = Literal["device", "host", "shared-memory", "engine", "said", "question", "healthy", "other"]
 Order = Literal["root", "follows", "generic", "unnamed"]

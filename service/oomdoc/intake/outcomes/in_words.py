@@ -1,0 +1,134 @@
+"""What a person's words say happened: that memory is complained of, asked about, fine again, or not the matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from oomdoc.evidence import Outcome, Signal
+from oomdoc.intake.asked import asked_in
+from oomdoc.intake.lines import Line
+from oomdoc.intake.outcomes.decide import MAX_CHARS, MAX_TRIED, NAMED, is_denied, memory_named, names_memory
+from oomdoc.intake.outcomes.rows import row_of
+from oomdoc.intake.patterns import patterns
+from oomdoc.intake.polarity import asks_on
+from oomdoc.intake.statements.complaints import read_asked
+from oomdoc.intake.topics import SHOWN, topics_in
+
+_RE: Final = patterns(__file__)
+OTHER_SUBJECT: Final = "other-subject"
+"""Name of the outcome of a text that tells or asks of something else than memory, in words alone."""
+_CACHE_MADE: Final = frozenset({"vllm-kv-cache-memory", "vllm-concurrency", "vllm-blocks", "sglang-slots"})
+"""What an engine prints once its cache is on the card."""
+_COMPLAINS: Final = 0.6
+"""Probability of a complaint from which one counts where nothing failed by name."""
+_COMPLAINS_PLAINLY: Final = 0.7
+"""Probability of a complaint from which one counts even where the size of something is asked for."""
+_WONDERS: Final = 0.6
+"""Probability of a complaint below which a text that asks about a known topic is answered by the topic."""
+_COMPLAINS_OF_MEMORY: Final = 0.7
+"""Probability of a complaint from which it is one of memory though no word of it names memory."""
+_COMPLAINS_AND_COUNTS: Final = 0.95
+"""The same where the number of something is asked for: cards, requests, the largest batch or length."""
+_COUNTS: Final = frozenset({"cards", "batch", "length", "requests", "cache"})
+_ASKS: Final = 0.9
+"""Probability of a question from which words for a lack of memory speak of no failure."""
+_ASKS_OF_IT: Final = 0.75
+"""The same where the sentence that holds the words is a question."""
+_ASKS_OF_TOPIC: Final = 0.7
+"""The same where that question is of a topic that is known."""
+_SURE_TOPIC: Final = 0.9
+"""Probability of a topic from which a text that complains of nothing is a question of it."""
+_COMPLAINS_IN_A_QUESTION: Final = 0.3
+"""Probability of a complaint below which such a sentence speaks of no failure."""
+_OTHER_SUBJECT: Final = 0.6
+"""Probability that a text is about something else than memory from which no figure is given for it."""
+_SOLVED: Final = 0.6
+"""Probability that all is well now from which nothing failed."""
+_SOLVED_IN_WORDS: Final = 0.3
+"""The same where a sentence says so in so many words."""
+
+
+def complaint_of(outcome: Outcome | None, prose: Sequence[Line], *, configured: bool = False) -> Outcome | None:
+    """The outcome by what a person writes: memory that is complained of fails, memory that is asked about does not.
+
+    :param configured: whether a configuration or a command is there as well: then its run is what the text is about.
+    :param outcome: what lines show. One that a program printed stays as it is, and the prose is not read.
+    """
+    said = outcome is not None and outcome.kind == "said"
+    open_to_words = outcome is None or outcome.kind in ("said", "question") or outcome.confidence < NAMED
+    asked = read_asked(prose) if open_to_words else None
+    if asked is None:
+        return outcome
+    words = "\n".join(line.text[:MAX_CHARS] for line in prose[:MAX_TRIED])
+    wanted = asked_in(words)
+    # Why a running engine holds its share has an answer, and nothing failed.
+    why_held = wanted.wanted == "reserved" and wanted.engine is not None
+    if outcome is not None and said:
+        over = any(True for line in prose[:MAX_TRIED] for _ in row_of("solved").matches(line.text[:MAX_CHARS]))
+        if asked.solved >= (_SOLVED_IN_WORDS if over else _SOLVED):
+            return Outcome("healthy", "solved", outcome.span, None, 0.8)
+        within = asks_on(outcome.span.text, outcome.span.column - 1)
+        # A question of a topic that is known, with no complaint in it, whatever sign ends it.
+        of_topic = asked.complaint < min(asked.question, _COMPLAINS_IN_A_QUESTION)
+        of_topic = of_topic and max(topics_in(words).values(), default=0.0) >= _SURE_TOPIC
+        asks = (asked.question >= _ASKS or of_topic) or (
+            within
+            and (
+                asked.question >= _ASKS_OF_IT
+                or asked.complaint < _COMPLAINS_IN_A_QUESTION
+                or (why_held and outcome.name == "said-growth")
+                or (asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN)
+            )
+        )
+        return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
+    # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
+    compares = any("gpu" not in side.fields for side in wanted.alternatives)
+    sized = compares or wanted.wanted not in ("fit", "reserved")
+    if asked.other >= _OTHER_SUBJECT and not (sized or configured) and (outcome is None or outcome.kind == "question"):
+        return Outcome("question", OTHER_SUBJECT, prose[0].span(1), None, asked.other)
+    if asked.complains is None or asked.complaint < _COMPLAINS:
+        if (sized or asked.question > asked.complaint) and outcome is not None and outcome.kind == "other":
+            return Outcome("question", "memory-question", outcome.span, None, 0.8)
+        return outcome
+    nothing = outcome is None or outcome.kind == "question"
+    # What only may be a complaint, and asks about a topic that is known, is answered by the topic.
+    wondered = wanted.questions > 0 and asked.complaint < _WONDERS
+    if (
+        nothing
+        and (wondered or _RE["no_failure"].search(words))
+        and max(topics_in(words).values(), default=0.0) >= SHOWN
+    ):
+        return Outcome("question", "memory-question", asked.complains, None, 0.8)
+    least = _COMPLAINS_AND_COUNTS if wanted.wanted in _COUNTS else _COMPLAINS_PLAINLY
+    plainly = asked.complaint >= least and not compares
+    if (
+        why_held
+        or (sized and not plainly)
+        or (asked.complaint < _COMPLAINS_OF_MEMORY and _RE["of_memory"].search(words) is None)
+        or is_denied(asked.complains.text)
+    ):
+        return outcome
+    texts = (asked.complains.text, words)
+    named = next((t for t in texts if names_memory(t)), "")
+    return Outcome("said", "complaint", asked.complains, memory_named(named), 0.6)
+
+
+def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], prose: Sequence[Line]) -> Outcome | None:
+    """The outcome; where an engine's log shows its cache made and nothing failed, what it is said to hold is its share.
+
+    Words for growth over time stay a complaint: the share does not grow. A question behind figures that a person
+    measured is one, whatever else is said.
+    """
+    if outcome is None or outcome.name not in ("said-growth", "complaint"):
+        return outcome
+    asks = any("?" in line.text or "？" in line.text for line in prose)
+    parts = any(signal.name == "size-beside" and "fixed_bytes" in signal.data for signal in signals)
+    on_a_line = sum(signal.name == "held-at" for signal in signals) + parts > 1
+    measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
+    if asks and (on_a_line or (outcome.name == "complaint" and measured)):
+        return Outcome("question", "memory-question", outcome.span, None, 0.8)
+    if outcome.memory == "host" or not any(signal.name in _CACHE_MADE for signal in signals):
+        return outcome
+    grows = any(_RE["over_time"].search(line.text[:MAX_CHARS]) for line in prose[:MAX_TRIED])
+    return outcome if grows else Outcome("healthy", "healthy", outcome.span, None, 0.8)
