@@ -94,8 +94,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         return ()
     if view.estimate is None and found.grid is not None:
         largest = largest_models_told(found.job) if found.asked is not None and found.asked.wanted == "model" else ()
-        named = found.job.gpu is not None or found.job.capacity_gib is not None
-        return (*largest, say("answer.card-alone", cards=cards_of(found.job)) if named else say("answer.sizes-alone"))
+        return (*largest, of_usual_sizes(found.job))
     if view.estimate is None:
         if found.asked is not None and found.asked.diffusion:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
@@ -110,6 +109,12 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     first, *after = (*own, *said)
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
     return (*servers(view, asked), first, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
+
+
+def of_usual_sizes(job: Job) -> Message:
+    """What stands above the table over the sizes of models, where none is named."""
+    named = job.gpu is not None or job.capacity_gib is not None
+    return say("answer.card-alone", cards=cards_of(job)) if named else say("answer.sizes-alone")
 
 
 def _not_measured(said: Iterable[Message], own: Iterable[Message]) -> Iterator[Message]:

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, one_replica, unsupported
-from oomdoc.diagnosis.answering import sizes_with
+from oomdoc.diagnosis.answering import of_usual_sizes, sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
@@ -38,7 +38,6 @@ from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import affecting, distinct, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
-from oomdoc.diagnosis.run_words import cards_of
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
@@ -94,7 +93,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
     verdict, evidence, causes = _judged(evidence, view)
     matches = look.chosen({c.cause: c.probability for c in causes}, _MATCHES) if look is not None else ()
     sized = not causes or causes[0].cause not in _OF_NO_SETTING
-    grid = grid_beside_failure(view)
+    grid = grid_beside_failure(view, stated)
     diagnosis = Diagnosis(
         verdict=verdict,
         summary=(),
@@ -118,7 +117,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
             *rooms(view),
             *kept_logits(view),
             *of_what_is_asked(evidence, stated),
-            *([say("answer.card-alone", cards=cards_of(stated))] if grid is not None else []),
+            *([of_usual_sizes(stated)] if grid is not None else []),
         ),
         topics=found_topics(evidence, stated),
         grid=grid,

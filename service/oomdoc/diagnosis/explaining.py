@@ -163,11 +163,17 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     found = topics_found() if why or of_no_run else ()
     if not found:
         return False
+    of_a_card = wants_figure(view.evidence) and (view.stated("gpu") or view.stated("capacity_gib")) is not None
+    if of_a_card and not asked.why and asked.wanted in ("fit", "amount", "cards") and asked.questions < _ASKS_MORE:
+        return False  # whether it is enough, of a run whose model is not named
     if found[0].probability >= _SURE:
         return True
-    of_a_card = view.stated("gpu") is not None and wants_figure(view.evidence)
     # How much of a run that is not known is no concept.
     return of_no_run and not of_a_card and not (asked.wanted == "amount" and outlook is not None)
+
+
+_ASKS_MORE: Final = 2
+"""Questions from which a text about a card asks for more than whether it is enough."""
 
 
 def _configures(evidence: Evidence) -> bool:

@@ -18,7 +18,7 @@ from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import cards_of, names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import asked_of
+from oomdoc.intake.asked import asked_of, asks_need
 from oomkb.catalog import gpus, models
 from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
@@ -54,7 +54,11 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
         return None
     if view.estimate is None:
         unnamed = job.model is None and job.params_b is None and not choice.asked.diffusion
-        return _usual_sizes(job) if unnamed and (_has_card(job) or choice.asked.wanted in _SIZED) else None
+        return (
+            _usual_sizes(job, trains=choice.asked.trains)
+            if unnamed and (_has_card(job) or choice.asked.wanted in _SIZED)
+            else None
+        )
     if sides:
         return _compared(sides)
     if job.objective == "inference":
@@ -65,13 +69,19 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
 
 
-def grid_beside_failure(view: View) -> Grid | None:
-    """What models of usual sizes need of the card, where a run failed, its model is not named and its need is asked."""
-    asked = asked_of(view.evidence)
+def grid_beside_failure(view: View, stated: Job) -> Grid | None:
+    """What models of usual sizes need, where a failure is told of, its model is not named and what it takes is asked."""
+    outcome = view.evidence.outcome
     unnamed = view.estimate is None and not view.is_stated("model") and not view.is_stated("params_b")
-    if not unnamed or asked.diffusion or asked.wanted not in _SIZED:
+    if outcome is None or outcome.kind != "said" or not unnamed:
         return None
-    return _usual_sizes(view.job) if _has_card(view.job) else None
+    asked = asked_of(view.evidence)
+    sized = asks_need(view.evidence) or (asked.wanted == "fit" and asked.questions > 0 and _has_card(stated))
+    return (
+        _usual_sizes(stated.with_fields({"planned": True}), trains=asked.trains)
+        if sized and not asked.diffusion
+        else None
+    )
 
 
 _SIZED: Final = ("amount", "cards")
@@ -82,12 +92,12 @@ def _has_card(job: Job) -> bool:
     return job.gpu is not None or job.capacity_gib is not None
 
 
-def _usual_sizes(job: Job) -> Grid | None:
+def _usual_sizes(job: Job, *, trains: bool) -> Grid | None:
     """What models of usual sizes need, served and trained, or in the one use that is stated."""
     plain = _without_use(job)
     use = job.objective if "objective" not in job.assumed else None
     served = job.framework in ENGINES or use == "inference"
-    trained = use is not None and not served
+    trained = (use is not None or trains) and not served
     uses = [
         (name, _shared(plain, fields))
         for name, fields in _USES
@@ -97,7 +107,8 @@ def _usual_sizes(job: Job) -> Grid | None:
 
 
 def _without_use(job: Job) -> Job:
-    return job.with_fields(dict.fromkeys(("method", "quant", "objective", "serving", "micro_batch", "seq_len", "lora")))
+    use = ("method", "quant", "objective", "serving", "micro_batch", "seq_len", "lora")
+    return job.with_fields(dict.fromkeys((*use, *job.assumed)))
 
 
 def _shared(job: Job, fields: Mapping[str, Any]) -> Mapping[str, Any]:

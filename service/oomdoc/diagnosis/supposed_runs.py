@@ -12,7 +12,7 @@ from oomdoc.diagnosis.planned import chosen_run
 from oomdoc.diagnosis.result import Verdict
 from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Message, Supposed, say
-from oomdoc.intake.asked import NOTHING_ASKED, asked_of
+from oomdoc.intake.asked import NOTHING_ASKED, asked_of, asks_need
 from oomdoc.intake.configs import to_job
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.job import Job
@@ -55,17 +55,27 @@ def answers_to(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Messa
 
 
 def enough_memory(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Message]:
-    """Whether the card is enough, where that is asked of a run that failed for another reason than memory."""
-    asked = asked_of(evidence)
-    known = job.model is not None and (job.gpu is not None or job.capacity_gib is not None)
-    if verdict != "not-oom" or not known or not (asked.questions and asked.of_memory):
+    """What the run takes as a careful person starts it, where that is asked beside a failure.
+
+    Of a run that failed for another reason than memory, whether its card is enough; of one that is only told to have
+    run out of it, what it takes.
+    """
+    asked, outcome = asked_of(evidence), evidence.outcome
+    named = job.model is not None or job.params_b is not None
+    known = named and (job.gpu is not None or job.capacity_gib is not None)
+    told = outcome is not None and outcome.kind == "said" and not evidence.documents
+    if verdict == "not-oom":
+        wanted, key = bool(asked.questions) and asked.of_memory, ENOUGH
+    else:
+        wanted, key = told and verdict == "device-oom" and asks_need(evidence), "answer.careful"
+    if not known or not wanted:
         return
     try:
         run = chosen_run(job, NOTHING_ASKED)
         priced = price(run, careful=True)
     except (OomdocError, *ARITHMETIC_ERRORS):
         return
-    yield say(ENOUGH, answer=decisive(Plain(run, priced.job, priced.estimate, careful=True)))
+    yield say(key, answer=decisive(Plain(run, priced.job, priced.estimate, careful=True)))
 
 
 def _same_on_host(job: Job, other: Priced) -> bool:

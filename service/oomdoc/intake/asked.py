@@ -345,6 +345,12 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
     return found.but(**lengths, settings={}, axes=(), numbers=())
 
 
+def asks_need(evidence: Evidence) -> bool:
+    """Whether the words of a report ask what a run takes: memory, or cards."""
+    wanted = [asked_beside(evidence), *(asked_in(one.text).wanted for one in evidence.supposed)]
+    return not {"amount", "cards"}.isdisjoint(wanted)
+
+
 def _shows_share(evidence: Evidence) -> bool:
     """Whether a question shows that an engine holds most of a card, as one does that takes its share at the start."""
     if not has(evidence.framework, "serving.utilization") or "?" not in evidence.prose.replace("？", "?"):
