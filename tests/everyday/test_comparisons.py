@@ -16,6 +16,19 @@ from oomdoc.intake.asked import asked_in
         ("Is SFT cheaper than DPO for Qwen3-8B?", [{"objective": "sft"}, {"objective": "dpo"}]),
         ("q4_k_m还是q8_0，24G显卡跑Qwen3-32B？", [{"quant": "q4_k_m"}, {"quant": "q8_0"}]),
         ("LoRA with bf16 on one A100, does it fit? It works on an H100.", []),
+        (
+            "Full SFT of an 8B: ZeRO-2 with the optimizer offloaded or ZeRO-3 without offload?",
+            [{"sharding": "zero2", "offload": ("optimizer",)}, {"sharding": "zero3", "offload": ()}],
+        ),
+        (
+            "7B 全参，batch 8 开重计算，还是 batch 2 不开重计算？",
+            [{"micro_batch": 8, "grad_ckpt": True}, {"micro_batch": 2, "grad_ckpt": False}],
+        ),
+        (
+            "LoRA with liger or QLoRA without it, for a 9B?",
+            [{"method": "lora", "fused_ce": True}, {"method": "qlora", "fused_ce": False}],
+        ),
+        ("LoRA or QLoRA with gradient checkpointing, for a 9B?", [{"method": "lora"}, {"method": "qlora"}]),
         ("Full SFT of an 8B on 8, 16, 24 or 32 H100?", [{"gpus": n} for n in (8, 16, 24, 32)]),
         ("Serve a 70B on 2x or 4x A100 80GB?", [{"gpus": 2}, {"gpus": 4}]),
         ("7B lora，单卡还是双卡 3090？", [{"gpus": 1}, {"gpus": 2}]),

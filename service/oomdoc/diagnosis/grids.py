@@ -70,7 +70,7 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
 
 
 def grid_beside_failure(view: View, stated: Job) -> Grid | None:
-    """What models of usual sizes need, where a failure is told of, its model is not named and what it takes is asked."""
+    """What models of usual sizes need, where a failure of one that is not named is told of and its need asked."""
     outcome = view.evidence.outcome
     unnamed = view.estimate is None and not view.is_stated("model") and not view.is_stated("params_b")
     if outcome is None or outcome.kind != "said" or not unnamed:

@@ -14,9 +14,10 @@ from typing import Any, Final
 
 from oomdoc.intake.layouts import layouts_in
 from oomdoc.intake.numbers import is_near, lists_in, number_of
-from oomdoc.intake.polarity import asks_on, denied, doubt, is_need_asked, negated
+from oomdoc.intake.polarity import asks_on, doubt, negated
 from oomdoc.intake.quantities.fields import is_possible, listed, refuted, value_of
 from oomdoc.intake.sieve import Expression
+from oomdoc.intake.switches import is_denied, sides_with_switches, switched, switched_off, value_of_row, weighed
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, has_settings, models_in, worded
 from oomkb.kept import compiled
 
@@ -40,7 +41,6 @@ _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
-_ASKED: Final = compiled("[?？]")
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _COMMA: Final = compiled(r"\s*[,，、/]\s*")
 _COMMA_OF_MORE: Final = compiled(r"[\w \-]{0,16}[,，、/]\s*")
@@ -104,7 +104,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
         yield from _of_choice(text, _with_others(mentions, values), changes, listed=weighs or field in _LISTABLE)
     if many:
         return
-    if found := _switched(text, values):
+    if found := switched(text, values):
         yield found
     sides = (_apart(text, field, sorted(mentions, key=_place)) for field, mentions in values.items())
     yield from (found for found in (*sides, machines) if 1 < len(found) <= _MAX_SIDES)
@@ -115,7 +115,7 @@ def _of_choice(
 ) -> Iterator[tuple[Alternative, ...]]:
     found = _compared(text, sorted(mentions, key=_place), words, listed=listed)
     if 1 < len(found) <= _MAX_SIDES:
-        yield found
+        yield sides_with_switches(text, found)
 
 
 def _listed(
@@ -126,7 +126,7 @@ def _listed(
         if field == "capacity_gib" and cards:
             continue
         for mentions in found:
-            sides = _distinct(m[2] for m in mentions if not negated(text, m[0]))
+            sides = _each_in_its_clause(text, [m for m in mentions if not negated(text, m[0])])
             if 1 < len(sides) <= _MAX_LISTED:
                 yield sides
 
@@ -170,8 +170,14 @@ def _apart(text: str, field: str, mentions: list[Mention]) -> tuple[Alternative,
     named = [m for m in mentions if not negated(text, m[0])]
     further = (m for m in named if m[2].fields != named[0][2].fields)
     if field in _EXCLUSIVE or any(_is_supposed(text, named[0], m) for m in further):
-        return _distinct(m[2] for m in named)
+        return _each_in_its_clause(text, named)
     return ()
+
+
+def _each_in_its_clause(text: str, mentions: Sequence[Mention]) -> tuple[Alternative, ...]:
+    """Each value once, with what its clause switches where all are named once."""
+    sides = _distinct(m[2] for m in mentions)
+    return sides_with_switches(text, mentions) if 1 < len(sides) == len(mentions) else sides
 
 
 def _is_supposed(text: str, first: Mention, later: Mention) -> bool:
@@ -208,8 +214,8 @@ def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
         closed |= {name: None for name in fields if name not in closed and name not in _OF_ALL}
         for name, pattern in ROWS.group("setting").items():
             if (match := pattern.search(words)) is not None:
-                closed[name.split(":")[0]] = _value_of(name, on=False)
-                fields[name.split(":")[0]] = _value_of(name, on=not negated(words, match.start()))
+                closed[name.split(":")[0]] = value_of_row(name, on=False)
+                fields[name.split(":")[0]] = value_of_row(name, on=not negated(words, match.start()))
         if fields:
             named = re.split(r"[,;，；。]", words)[0]
             named = named if len(named) <= _NAME else named[:_NAME].rpartition(" ")[0] or named[:_NAME]
@@ -286,23 +292,11 @@ def settings_in(text: str, sides: Sequence[Alternative]) -> dict[str, Any]:
     compared = {field for side in sides for field in side.fields}
     out = {}
     for field, mentions in values_in(text).items():
-        so = (m for m in mentions if not negated(text, m[0]) and not _is_denied(text, m[1]))
-        said = [m[2].fields[field] for m in so if _weighed(text, *m[:2]) is None]
+        so = (m for m in mentions if not negated(text, m[0]) and not is_denied(text, m[1]))
+        said = [m[2].fields[field] for m in so if weighed(text, *m[:2]) is None]
         if field not in compared and len(said) == len(mentions) == said.count(said[0] if said else None):
             out[field] = said[0]
-    return {**_switched_off(text, {*compared, *out}), **out}
-
-
-def _switched_off(text: str, others: set[str]) -> dict[str, Any]:
-    """Settings that are named only to say that they are off: "no liger", ``checkpointing disabled``."""
-    found: dict[str, Any] = {}
-    for name, pattern in ROWS.group("setting").items():
-        field, places = name.split(":")[0], [match.span() for match in pattern.finditer(text)]
-        off = all(negated(text, start) or _is_denied(text, end) for start, end in places)
-        off = off and all(_weighed(text, start, end) is None for start, end in places)
-        if places and off and field not in others:
-            found.setdefault(field, _value_of(name, on=False))
-    return found
+    return {**switched_off(text, {*compared, *out}), **out}
 
 
 def values_in(text: str, *, turn: bool = False) -> dict[str, list[Mention]]:
@@ -310,15 +304,10 @@ def values_in(text: str, *, turn: bool = False) -> dict[str, list[Mention]]:
     numbers = {field: list(chain(*found)) for field, found in _numbered(text, turn=turn).items()}
     values, switched = {**worded(text), **numbers}, dict[str, list[Mention]]()
     for name, pattern in ROWS.group("setting").items():
-        side = Alternative(name, {name.split(":")[0]: _value_of(name, on=True)})
+        side = Alternative(name, {name.split(":")[0]: value_of_row(name, on=True)})
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
             switched.setdefault(name.split(":")[0], []).extend(found)  # what is offloaded is more than one
     return {**switched, **values}
-
-
-def _is_denied(text: str, end: int) -> bool:
-    """Whether what follows denies it, in the same breath."""
-    return text[end : end + 1] not in (",", "，") and denied(text, end)
 
 
 def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
@@ -328,65 +317,22 @@ def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
     )
 
 
-def _switched(text: str, values: Mapping[str, Sequence[Mention]]) -> tuple[Alternative, ...]:
-    """The run with a setting and without: the one that stands nearest to words that ask what it saves or changes.
-
-    :param values: values by field; the other one that the text names is what the run has without.
-    """
-    found: list[tuple[int, str, str]] = []
-    for name, pattern in ROWS.group("setting").items():
-        for match in pattern.finditer(text):
-            if (away := _weighed(text, *match.span())) is not None:
-                found.append((away, name, match[0]))
-    if not found:
-        return ()
-    _, name, written = min(found)
-    field, on = name.split(":")[0], _value_of(name, on=True)
-    others = (m[2] for m in values.get(field, ()) if m[2].fields[field] != on and not negated(text, m[0]))
-    without = next(others, Alternative(written, {field: _value_of(name, on=False)}, "off"))
-    return Alternative(written, {field: on}, "on" if without.value == "off" else ""), without
-
-
-def _value_of(name: str, *, on: bool) -> Any:
-    """What a row ``field:on:off`` sets."""
-    field, *values = name.split(":")
-    value = values[0] if on else values[1]
-    if field == "offload":
-        return (value,) if on else ()
-    return {"true": True, "false": False, "none": None}.get(value, value)
-
-
-def _weighed(text: str, start: int, end: int) -> int | None:
-    """How far the words stand that ask what a setting changes; ``None`` where nobody asks that of it."""
-    before = text[max(0, start - _BEFORE) : start]
-    if ROWS["or_not"].match(text, end) or ROWS["with_or_not"].search(before) or is_need_asked(text, start):
-        return 0
-    if not (asks_on(text, end) or (not _ASKED.search(text) and ROWS["asks"].search(text))):
-        return None
-    ahead, behind = ROWS["turns"].search(before), ROWS["matters"].match(text, end)
-    if behind is None and (negated(text, start) or denied(text, end)):
-        return None  # off in the run that is asked about
-    away = [len(before) - ahead.start()] if ahead else []
-    return min([*away, behind.end() - end] if behind else away, default=None)
-
-
-def _compared(
-    text: str, mentions: list[Mention], choice: Sequence[Expression], *, listed: bool
-) -> tuple[Alternative, ...]:
+def _compared(text: str, mentions: list[Mention], choice: Sequence[Expression], *, listed: bool) -> tuple[Mention, ...]:
     """The first run of different mentions that words of choice join; commas may part the earlier ones.
 
     :param listed: whether what joins a list is enough, as of machines, of which a run has one.
     """
-    chain: list[Alternative] = []
+    chain: list[Mention] = []
     end, joined = 0, False
-    for start, stop, one in mentions:
+    for one in mentions:
+        start, stop, _ = one
         between = _ASIDE.sub("", text[end:start])
         near = bool(chain) and 0 < len(between) <= _MAX_BETWEEN and not re.search(r"[.?!。？！\n]\s", between)
         comma = near and (_COMMA_OF_MORE if listed else _COMMA).fullmatch(between) is not None
         plain = near and listed and ROWS["plain_join"].match(between) is not None
         chosen = near and (plain or any(words.search(between) for words in choice))
         if chosen or comma:
-            if all(one.fields != other.fields for other in chain):
+            if all(one[2].fields != other[2].fields for other in chain):
                 chain.append(one)
             joined = joined or chosen
         elif joined and len(chain) > 1:

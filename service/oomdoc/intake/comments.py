@@ -81,7 +81,7 @@ def without_comments(lines: Sequence[Line], documents: Sequence[Document]) -> tu
     """
     within: set[tuple[str, int]] = set()
     for document in documents:
-        end = document.first_line + document.text.count("\n")
+        end = document.first_line + document.text.rstrip("\n").count("\n")
         within |= {(document.source, number) for number in range(document.first_line, end + 1)}
     kept: list[Line] = []
     noted: list[Line] = []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from oomdoc.intake.configs.declared import all_names
+from oomdoc.intake.configs.entry import FormError
+from oomdoc.intake.configs.forms.python import syntax_tree
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression
@@ -207,6 +210,8 @@ def _run_at(lines: _Lines, index: int) -> tuple[str, int, int, int] | None:
         return "shell", index, _shell_end(lines, index), start
     if stripped[0] == "-" and _FLAGS.match(line) and not stripped.startswith("---"):
         return "shell", index, _shell_end(lines, index), start
+    if low.startswith(("import ", "from ")) and _IMPORT.match(line) and (last := _script_end(lines, index)) > index:
+        return "python", index, last, start
     if lines.may_match(_CALL, low) and _CALL.match(line):
         return "python", index, _balanced_end(lines, index, "(", ")"), start
     if stripped[:1] == "{" and (stripped.rstrip() == "{" or '"' in stripped or "'" in stripped):
@@ -285,6 +290,35 @@ def _balanced_end(lines: _Lines, index: int, opening: str, closing: str) -> int:
         if depth <= 0:
             return last
     return index
+
+
+def _script_end(lines: _Lines, index: int) -> int:
+    """The last line of a script that an import begins: as far as Python reads it; ``index`` where that is nowhere."""
+    end = min(len(lines), index + _MAX_SCRIPT)
+    lines.looked += end - index
+    for _ in range(_ATTEMPTS if lines.looked <= _LOOKAHEAD else 0):
+        code = "\n".join(lines.line(n) for n in range(index, end))
+        try:
+            tree = syntax_tree(code)
+        except FormError as error:
+            wrong = error.__cause__
+            end = index + (wrong.lineno or 1) - 1 if isinstance(wrong, SyntaxError) else index
+            while end > index and not lines.line(end - 1).strip():
+                end -= 1
+            if end - index < _LEAST_OF_SCRIPT:
+                break
+            continue
+        if not any(isinstance(node, ast.Call) for node in ast.walk(tree)):
+            return index
+        return index + max(node.end_lineno or 1 for node in tree.body) - 1  # what is noted behind it is no part of it
+    return index
+
+
+_MAX_SCRIPT: Final = 600
+"""Lines of a script that stands in a text without a fence."""
+_ATTEMPTS: Final = 4
+_LEAST_OF_SCRIPT: Final = 3
+"""Lines from which what follows an import is a script."""
 
 
 def _pair_count(lines: _Lines, index: int) -> int:

@@ -371,6 +371,21 @@ def _sum(node: ast.BinOp, depth: int) -> Any:
     return _UNKNOWN
 
 
+def syntax_tree(text: str) -> ast.Module:
+    """What Python reads in a text from outside.
+
+    :raises FormError: when it is not Python, or large or nested beyond reason.
+    """
+    if len(text) > _MAX_CHARS or _nesting(text) > _MAX_NESTING:
+        raise FormError("too large or nested too deeply")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise FormError("not Python") from error
+
+
 def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
     """The settings of ``text[start:end]``.
 
@@ -378,14 +393,7 @@ def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
     """
     end = len(text) if end is None else end
     piece = text[start:end]
-    if len(piece) > _MAX_CHARS or _nesting(piece) > _MAX_NESTING:
-        raise FormError("too large or nested too deeply")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(piece)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise FormError("not Python") from error
+    tree = syntax_tree(piece)
     visitor = _Visitor(piece, start)
     visitor.run(tree)
     return Fragment(
