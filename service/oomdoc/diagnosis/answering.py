@@ -354,7 +354,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         here = f"{job.seq_len or 0:,}"
         now = job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
-        key = "limit-batch" if length == job.seq_len and batch > now else key  # the model itself takes no more
+        key = "limit-batch" if length <= (job.seq_len or 0) and batch > now else key  # the model itself takes no more
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)
     elif batch == 0 and served is None and about.answer != "fits":
         here = f"{job.seq_len or 0:,}"

@@ -64,9 +64,9 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     if job.objective == "inference":
         longest = view.shape.dims.max_positions if view.shape is not None else 0
         return _served(job, longest or max(_CONTEXTS), view.job.quant)
-    if choice.asked.wanted in ("batch", "length"):
-        return _sizes(job)
-    return _methods(job) if job.objective in (None, "sft", "pretrain", "dpo") else _sizes(job)
+    if choice.asked.wanted in ("batch", "length") or job.objective not in (None, "sft", "pretrain", "dpo"):
+        return _sizes(job, view.shape.dims.max_positions if view.shape is not None else 0)
+    return _methods(job)
 
 
 def grid_beside_failure(view: View, stated: Job) -> Grid | None:
@@ -169,9 +169,14 @@ def _compared(sides: Sequence[Side]) -> Grid | None:
     return None
 
 
-def _sizes(job: Job) -> Grid | None:
+def _sizes(job: Job, longest: int) -> Grid | None:
+    """Batches over lengths.
+
+    :param longest: positions that the model has; none of the lengths that nobody states is beyond them.
+    """
     rows = [(str(n), {"micro_batch": n}) for n in _BATCHES]
-    columns = [(f"{n:,}", {"seq_len": n}) for n in _lengths(job, _LENGTHS)]
+    usual = [n for n in _LENGTHS if not longest or n <= longest]
+    columns = [(f"{n:,}", {"seq_len": n}) for n in _lengths(job, usual)]
     return _grid("batch-length", job, rows, columns)
 
 

@@ -10,6 +10,7 @@ from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
 from oomdoc.diagnosis.named_keys import written_as
 from oomdoc.diagnosis.planning.quantities import largest_of, most_requests
+from oomdoc.diagnosis.planning.spelling import key_of
 from oomdoc.diagnosis.run_words import model_of, names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
@@ -67,8 +68,8 @@ def reserved(about: Plain) -> Iterator[Message]:
         return
     taken = about.estimate.process_bytes
     sizes = {"share_bytes": taken, "capacity_bytes": capacity, "cache_bytes": served.cache_bytes}
-    percent = round(100 * taken / capacity)
-    yield say("answer.reserved", percent=percent, needed_bytes=needed_of(about.estimate), **sizes)
+    percent, key = round(100 * taken / capacity), key_of(about.job.framework, "serving.gpu_memory_utilization")
+    yield say("answer.reserved", percent=percent, key=key, needed_bytes=needed_of(about.estimate), **sizes)
 
 
 def printed_tokens(view: View) -> float | None:

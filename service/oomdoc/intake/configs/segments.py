@@ -10,7 +10,7 @@ from typing import Final
 
 from oomdoc.intake.configs.declared import all_names
 from oomdoc.intake.configs.entry import FormError
-from oomdoc.intake.configs.forms.python import syntax_tree
+from oomdoc.intake.configs.forms.syntax import syntax_tree
 from oomdoc.intake.configs.table import norm
 from oomdoc.intake.configs.wordlist import meanings
 from oomdoc.intake.sieve import Expression

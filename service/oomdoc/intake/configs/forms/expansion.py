@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from oomdoc.intake.configs.forms.python import literal_value
+from oomdoc.intake.configs.forms.syntax import literal_value
 from oomdoc.intake.configs.forms.words import Variable, Word
 from oomkb.kept import lazy
 

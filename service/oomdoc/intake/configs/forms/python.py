@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterator
 from typing import Any, Final
 
-from oomdoc.intake.configs.entry import Entry, FormError, Fragment, Style
+from oomdoc.intake.configs.entry import Entry, Fragment, Style
+from oomdoc.intake.configs.forms.syntax import UNKNOWN, literal_value, syntax_tree
 from oomkb.frameworks.declared import records
 
 _LOADS_TORCH: Final = frozenset({"torch", "peft", *(record.package for record in records())})
-_MAX_NESTING: Final = 80
-_MAX_CHARS: Final = 400_000
 _MAX_STEPS: Final = 4
 """From an expression to the default that counts for it."""
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,12})?")
-
-
-def _nesting(text: str) -> int:
-    depth = most = 0
-    for char in re.findall(r"[()\[\]{}]", text):
-        depth += 1 if char in "([{" else -1
-        most = max(most, depth)
-    return most
 
 
 class _Places:
@@ -137,7 +127,7 @@ class _Visitor:
             # A class is named, not computed: optim_type = AdamW.
             return node.id, span, "", node.id[:1].isupper() and not node.id.isupper(), False
         literal = literal_value(node)
-        if literal is not _UNKNOWN:
+        if literal is not UNKNOWN:
             return literal, span, "", True, False
         otherwise = self.otherwise(node)
         if otherwise is not None and depth < _MAX_STEPS:
@@ -305,7 +295,7 @@ class _Visitor:
         if depth > 20:
             return
         for key_node, item in zip(node.keys, node.values, strict=True):
-            key = literal_value(key_node) if key_node is not None else _UNKNOWN
+            key = literal_value(key_node) if key_node is not None else UNKNOWN
             if not isinstance(key, str) or key_node is None:
                 continue
             full = f"{path}.{key}" if path else key
@@ -322,68 +312,6 @@ _SETTINGS: Final = {
     "model_loading_config": "model_loading_config",
 }
 """Arguments whose dictionary holds the settings of what is run (Ray Serve's ``LLMConfig``)."""
-
-
-class _Unknown:
-    pass
-
-
-_UNKNOWN: Final = _Unknown()
-
-
-def literal_value(node: ast.expr | None, depth: int = 0) -> Any:
-    """A literal's value, sums and products of numbers included, or ``_UNKNOWN``."""
-    if node is None or depth > 12:
-        return _UNKNOWN
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.List | ast.Tuple | ast.Set):
-        items = [literal_value(e, depth + 1) for e in node.elts[:200]]
-        return _UNKNOWN if any(i is _UNKNOWN for i in items) else items
-    if isinstance(node, ast.Dict):
-        keys = [literal_value(k, depth + 1) for k in node.keys[:200]]
-        values = [literal_value(v, depth + 1) for v in node.values[:200]]
-        if any(not isinstance(k, str | int) for k in keys):
-            return _UNKNOWN
-        return {k: (None if v is _UNKNOWN else v) for k, v in zip(keys, values, strict=True)}
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        inner = literal_value(node.operand, depth + 1)
-        return -inner if isinstance(inner, int | float) else _UNKNOWN
-    if isinstance(node, ast.BinOp):
-        return _sum(node, depth)
-    return _UNKNOWN
-
-
-def _sum(node: ast.BinOp, depth: int) -> Any:
-    a, b = literal_value(node.left, depth + 1), literal_value(node.right, depth + 1)
-    if not (isinstance(a, int | float) and isinstance(b, int | float)) or isinstance(a, bool) or isinstance(b, bool):
-        return _UNKNOWN
-    if isinstance(node.op, ast.Mult):
-        return a * b
-    if isinstance(node.op, ast.Add):
-        return a + b
-    if isinstance(node.op, ast.Sub):
-        return a - b
-    if isinstance(node.op, ast.FloorDiv) and b:
-        return a // b
-    if isinstance(node.op, ast.Pow) and abs(a) <= 16 and abs(b) <= 40:
-        return a**b
-    return _UNKNOWN
-
-
-def syntax_tree(text: str) -> ast.Module:
-    """What Python reads in a text from outside.
-
-    :raises FormError: when it is not Python, or large or nested beyond reason.
-    """
-    if len(text) > _MAX_CHARS or _nesting(text) > _MAX_NESTING:
-        raise FormError("too large or nested too deeply")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise FormError("not Python") from error
 
 
 def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
