@@ -1,11 +1,12 @@
 """Fit the classifier of complaints and questions (``oomdoc.intake.statements.complaints``).
 
-usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl]
+usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl] [--collect POSTS.jsonl ...]
 
 Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``, and ``hard`` where the text
 was written to be near another class) and on the kept words of the labelled reports in which no program printed its
 failure (``fit_ranker.py --collect``), each of which is a complaint. The example questions of topics
-(``kb/oomkb/topics``) are questions.
+(``kb/oomkb/topics``) are questions. ``--collect`` reads first posts of public threads (``url``, ``class``, ``text``) and
+keeps of each its link, its class and the checksums of its words in ``bench/data/posts.jsonl``: no text.
 Without ``--write``: cross-validation, of the reports by repository. ``--test``: figures on labelled texts of one's own.
 """
 
@@ -26,6 +27,8 @@ from oomdoc.intake.statements.complaints import CLASSES, WEIGHTS
 from oomkb.topics import topics
 
 ASKS = Path(__file__).parent / "data" / "asks.jsonl"
+POSTS = Path(__file__).parent / "data" / "posts.jsonl"
+"""First posts of threads in which people ask, complain, or write of something else."""
 FOLDS = 8
 PENALTY = 0.05
 REPORT_WEIGHT = {"cases": 0.1, "short_texts": 0.2}
@@ -45,6 +48,33 @@ def _asks(path: Path) -> tuple[list[set[int]], np.ndarray[Any, Any], np.ndarray[
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     weight = np.array([HARD_WEIGHT if row.get("hard") else 1.0 for row in rows])
     return [words_of(row["text"]) for row in rows], np.array([CLASSES.index(row["class"]) for row in rows]), weight
+
+
+def collect(files: Sequence[Path]) -> None:
+    """Keep the words of further posts, as checksums in no order."""
+    kept = {row["url"]: row for row in _posts()}
+    for path in files:
+        for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+            kept[row["url"]] = {"url": row["url"], "class": row["class"], "words": sorted(words_of(row["text"]))}
+    lines = [json.dumps(kept[url], separators=(",", ":")) for url in sorted(kept)]
+    POSTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _posts() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in POSTS.read_text("utf-8").splitlines()] if POSTS.exists() else []
+
+
+def _with_posts(texts: Any) -> Any:
+    """The texts of ``asks.jsonl`` with the posts, each of which counts as one of them."""
+    asks, label, weight = texts
+    posts = _posts()
+    labels = np.array([CLASSES.index(post["class"]) for post in posts], dtype=label.dtype)
+    words = [set(post["words"]) for post in posts]
+    return [*asks, *words], np.concatenate([label, labels]), np.concatenate([weight, np.full(len(posts), POST_WEIGHT)])
+
+
+POST_WEIGHT = 1.0
+"""What a post of a thread counts beside a text of ``asks.jsonl``."""
 
 
 def _reports() -> tuple[list[np.ndarray[Any, Any]], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -122,8 +152,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--test", type=Path)
+    parser.add_argument("--collect", type=Path, nargs="+")
     args = parser.parse_args()
-    texts, (reports, weight, report_fold), known = _asks(ASKS), _reports(), _topics()
+    if args.collect:
+        collect(args.collect)
+        return
+    texts, (reports, weight, report_fold), known = _with_posts(_asks(ASKS)), _reports(), _topics()
     if not args.write:
         _cross_validate(texts, (reports, weight, report_fold), known)
     fitted = _fit(texts, (reports, weight), known)

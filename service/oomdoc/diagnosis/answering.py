@@ -30,6 +30,7 @@ from oomdoc.diagnosis.serving_answers import (
     longest_with_small_cache,
     printed_tokens,
     put_off_requests,
+    queued,
     reserved,
     room,
     servers,
@@ -362,10 +363,11 @@ def _flips(about: Plain) -> Iterator[Message]:
         yield say(f"answer.{key}", length=f"{length or 0:,}", here=here, now=job.micro_batch or 1)
     elif batch and length == 0:
         yield say("answer.limit-batch", batch=batch, here=f"{job.seq_len or 0:,}")
-    yield from (*longest_with_small_cache(about), *room(about))
-    if served is not None and not served.starts and served.largest_length:
+    waits = tuple(queued(about))
+    yield from (*longest_with_small_cache(about), *waits, *room(about))
+    if served is not None and not served.starts and served.largest_length and not waits:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")
-    if about.answer != "fits":
+    if about.answer != "fits" and not waits:
         yield from _instead(about)
     elif job.grad_ckpt is True and "grad_ckpt" in job.assumed and job.objective != "inference":
         need, fits = need_with(about.stated, {"grad_ckpt": False}, careful=about.careful)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from oomdoc.diagnosis.accounts import last_signal
 from oomdoc.diagnosis.comparing import Plain
-from oomdoc.diagnosis.forms import CARD_USABLE, FITS, needed_of
+from oomdoc.diagnosis.forms import CARD_USABLE, FITS, fits_of, needed_of, price_form
 from oomdoc.diagnosis.named_keys import written_as
 from oomdoc.diagnosis.planning.quantities import largest_of, most_requests
 from oomdoc.diagnosis.planning.spelling import key_of
@@ -112,6 +112,27 @@ def room(about: Plain) -> Iterator[Message]:
     elif (served.at_once == 1 or about.printed_tokens) and (requests > 1 or about.wanted == "requests"):
         key = "answer.room" if requests > 1 else "answer.room-one"
         yield say(key, requests=requests, here=here, tokens=f"{int(tokens) // 1000 * 1000:,}")
+
+
+def queued(about: Plain) -> Iterator[Message]:
+    """That an engine whose requests share one cache starts and lets some wait, where not all at their longest fit."""
+    job, count = about.job, about.job.get("serving.concurrency") or 1
+    if count < 2 or about.answer == "fits" or about.sides or not has(job.framework, "serving.utilization"):
+        return
+    alone = price_form(about.stated, {"serving.concurrency": None}, careful=about.careful)
+    served = alone.estimate.served if alone is not None else None
+    if alone is None or served is None or not fits_of(alone.estimate) or served.requests < 1:
+        return
+    tokens = int(served.requests * served.length)
+    if tokens // count >= _LEAST_SHARE:
+        sizes = {"tokens": f"{tokens // 1000 * 1000:,}", "each": f"{tokens // count // 100 * 100:,}"}
+        yield say(
+            "answer.queued", count=count, here=f"{served.length:,}", needed_bytes=needed_of(alone.estimate), **sizes
+        )
+
+
+_LEAST_SHARE: Final = 256
+"""Tokens of the cache that each of several requests must find for the engine to be of use to all of them."""
 
 
 def longest_with_small_cache(about: Plain) -> Iterator[Message]:

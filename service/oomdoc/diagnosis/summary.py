@@ -91,11 +91,13 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         explained = bool(near) and near[0].key == "topic.nearest" and answer[0].key == "answer.no-run"
         return keys or shown or (near if explained else (*near, *answer))
     if answer:
-        short = found.outlook is not None and found.outlook.answer != "fits" and not found.sides
+        waits = any(a.key == "answer.queued" for a in answer)  # the engine shares its cache, and nothing need change
+        short = found.outlook is not None and found.outlook.answer != "fits" and not (found.sides or waits)
         layers_first = [*_other_plans(found), *found.plans] if _asks_layers(found) else found.plans
         plan = _plan(layers_first) if short else None
         lead = [a for a in answer if a.key.startswith("answer.servers")]
         first, *rest = (a for a in answer if a not in lead)
+        rest.sort(key=lambda a: a.key != "answer.queued")
         same_cards = plan is not None and found.plans[0].name != "more-hardware"
         others = [a for a in rest if not same_cards or a.key != "answer.instead"]
         other = _plan(_other_plans(found)) if plan else None

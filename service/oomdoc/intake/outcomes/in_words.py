@@ -26,7 +26,7 @@ _COMPLAINS_PLAINLY: Final = 0.7
 """Probability of a complaint from which one counts even where the size of something is asked for."""
 _WONDERS: Final = 0.6
 """Probability of a complaint below which a text that asks about a known topic is answered by the topic."""
-_COMPLAINS_OF_MEMORY: Final = 0.7
+_COMPLAINS_OF_MEMORY: Final = 0.65
 """Probability of a complaint from which it is one of memory though no word of it names memory."""
 _COMPLAINS_AND_COUNTS: Final = 0.95
 """The same where the number of something is asked for: cards, requests, the largest batch or length."""
@@ -105,6 +105,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line], *, configured: 
     if (
         why_held
         or (sized and not plainly)
+        or (configured and wanted.questions and asked.complaint < _COMPLAINS_PLAINLY)  # a run that is to come
         or (asked.complaint < _COMPLAINS_OF_MEMORY and _RE["of_memory"].search(words) is None)
         or is_denied(asked.complains.text)
     ):
