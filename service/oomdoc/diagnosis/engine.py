@@ -49,6 +49,7 @@ from oomdoc.diagnosis.view import (
     card_by_number,
     over_its_cards,
     ranks_that_speak,
+    run_as_told,
     set_in_words,
     split_by_layers,
     usual_precision,
@@ -289,7 +290,7 @@ def _looked(
 
 
 _COMPLETED_BY_ITS_TEXT: Final = (
-    *(card_by_number, locally_served, split_by_layers, over_its_cards),
+    *(card_by_number, run_as_told, locally_served, split_by_layers, over_its_cards),
     *(ranks_that_speak, set_in_words, usual_precision),
 )
 """What a failed run's own text tells of it beside its facts, in order."""

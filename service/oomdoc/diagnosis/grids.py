@@ -50,15 +50,13 @@ _Row = tuple[str, Mapping[str, Any]]
 def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     """The table for a question; none where the run cannot be priced, or a whole config says what it is."""
     job = choice.job
-    if not choice.careful or choice.asked.wanted == "reserved":
+    why_held = choice.asked.wanted == "reserved"
+    if not choice.careful or (why_held and (view.estimate is not None or not view.is_stated("method"))):
         return None
     if view.estimate is None:
         unnamed = job.model is None and job.params_b is None and not choice.asked.diffusion
-        return (
-            _usual_sizes(job, trains=choice.asked.trains)
-            if unnamed and (_has_card(job) or choice.asked.wanted in _SIZED)
-            else None
-        )
+        asked = _has_card(job) or choice.asked.wanted in _SIZED
+        return _usual_sizes(job, trains=choice.asked.trains) if unnamed and asked else None
     if sides:
         return _compared(sides)
     if job.objective == "inference":

@@ -123,7 +123,7 @@ def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[Caus
         return tuple(causes)
     share = sum(c.probability for c in causes) / rest
     others = tuple(replace(c, probability=c.probability * share) for c in causes if c.cause not in disproved)
-    if rest < _HALF_LEFT:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
+    if rest < _HALF_LEFT and disproved != {_NO_SETTING}:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
         others = at_most(_UNKNOWN, others)
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
 
@@ -135,10 +135,13 @@ _MILD: Final = {"micro_batch": 1, "grad_ckpt": True}
 
 
 def _fits_in_a_mild_form(view: View) -> bool:
-    """Whether the run would fit its cards as it is, or trained with one sample at a time and checkpointing."""
+    """Whether the run would fit its cards as it is, trained with one sample at a time and checkpointing, or served in
+    four bits.
+    """
     if view.estimate is None or view.estimate.capacity_bytes is None:
         return False
-    forms: list[dict[str, Any]] = [{}] if view.job.objective == "inference" else [{}, _MILD]
+    serves = view.job.objective == "inference"
+    forms: list[dict[str, Any]] = [{}, {"quant": "awq-int4"} if serves else _MILD]
     priced = (price_form(view.job, form) for form in forms)
     return any(one is not None and fits_of(one.estimate) for one in priced)
 

@@ -70,6 +70,30 @@ def over_its_cards(evidence: Evidence, job: Job) -> Job:
     return job.assuming({"tp": Assumption(split, _OVER_CARDS)}) if split else job
 
 
+def run_as_told(evidence: Evidence, job: Job) -> Job:
+    """Inference where a failure is only told of and nothing in it is of training: "a 13B on a 3090 runs out"."""
+    outcome = evidence.outcome
+    trained = job.objective or job.method or any(job.get(name) is not None for name in _OF_TRAINING)
+    if trained or outcome is None or outcome.kind != "said" or evidence.documents or job.framework is not None:
+        return job
+    if evidence.value("phase") in _TRAINS_IN or asked_of(evidence, failed=True).trains:
+        return job
+    return job.assuming({"objective": Assumption("inference", "nothing is said of training")})
+
+
+_OF_TRAINING: Final = (
+    "optimizer",
+    "micro_batch",
+    "grad_accum",
+    "grad_ckpt",
+    "sharding",
+    "lora",
+    "generations",
+    "rollout",
+)
+_TRAINS_IN: Final = frozenset({"backward", "optimizer", "optimizer-init", "loss", "eval", "save", "log-prob"})
+
+
 def usual_precision(evidence: Evidence, job: Job) -> Job:
     """Mixed precision where the configuration of a failed run is out of sight: nearly all set it, and few say so."""
     return job if evidence.documents else described(job)
