@@ -123,7 +123,9 @@ def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[Caus
         return tuple(causes)
     share = sum(c.probability for c in causes) / rest
     others = tuple(replace(c, probability=c.probability * share) for c in causes if c.cause not in disproved)
-    if rest < _HALF_LEFT and disproved != {_NO_SETTING}:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
+    if rest < _HALF_LEFT and disproved != {
+        _NO_SETTING
+    }:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
         others = at_most(_UNKNOWN, others)
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
 

@@ -46,7 +46,7 @@ from oomdoc.intake.supposed import (
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
-from oomkb.frameworks import ENGINES, PLAIN, find
+from oomkb.frameworks import ENGINES, PLAIN, find, has
 from oomkb.units import to_gib
 
 if TYPE_CHECKING:
@@ -133,7 +133,11 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
-    outcome = of_engine_that_runs(complaint_of(outcome, prose, configured=bool(understood)), signals, prose)
+    outcome = of_engine_that_runs(
+        complaint_of(outcome, prose, configured=bool(understood), serves=has(framework, "serving.utilization")),
+        signals,
+        prose,
+    )
     kept["phase"] = phase_fact(lines, kinds, placed, root, signals, kept, phase_said(statements))
     _complete_objective(kept, framework)
     failures = [

@@ -49,10 +49,13 @@ _SOLVED_IN_WORDS: Final = 0.3
 """The same where a sentence says so in so many words."""
 
 
-def complaint_of(outcome: Outcome | None, prose: Sequence[Line], *, configured: bool = False) -> Outcome | None:
+def complaint_of(
+    outcome: Outcome | None, prose: Sequence[Line], *, configured: bool = False, serves: bool = False
+) -> Outcome | None:
     """The outcome by what a person writes: memory that is complained of fails, memory that is asked about does not.
 
     :param configured: whether a configuration or a command is there as well: then its run is what the text is about.
+    :param serves: whether an engine runs that takes its share of the card.
     :param outcome: what lines show. One that a program printed stays as it is, and the prose is not read.
     """
     said = outcome is not None and outcome.kind == "said"
@@ -63,7 +66,7 @@ def complaint_of(outcome: Outcome | None, prose: Sequence[Line], *, configured: 
     words = "\n".join(line.text[:MAX_CHARS] for line in prose[:MAX_TRIED])
     wanted = asked_in(words)
     # Why a running engine holds its share has an answer, and nothing failed.
-    why_held = wanted.wanted == "reserved" and wanted.engine is not None
+    why_held = wanted.wanted == "reserved" and (serves or wanted.engine is not None)
     if outcome is not None and said:
         over = any(True for line in prose[:MAX_TRIED] for _ in row_of("solved").matches(line.text[:MAX_CHARS]))
         if asked.solved >= (_SOLVED_IN_WORDS if over else _SOLVED):
