@@ -11,6 +11,7 @@ from oomdoc.diagnosis.throughput import active_params
 from oomdoc.evidence import Message, say
 from oomdoc.intake.worded import Alternative
 from oomkb.errors import OomdocError
+from oomkb.kept import compiled
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.images import USUAL_PIXELS
 from oomkb.memory.job import Job
@@ -177,8 +178,11 @@ def names_of(side: Alternative) -> list[Message | str]:
         return [side.name]
     word = field.rpartition(".")[2].replace("_", "-")
     one = field in ("gpus", "nodes") and side.fields[field] == 1
-    size, _, unit = side.value.partition(" ")
-    return [say(f"answer.named-{word}{'-one' if one else ''}", value=size if len(unit) > 1 else side.value)]
+    sized = _WITH_UNIT.fullmatch(side.value)  # the words name the unit
+    return [say(f"answer.named-{word}{'-one' if one else ''}", value=sized[1] if sized else side.value)]
+
+
+_WITH_UNIT: Final = compiled(r"([\d.,]+) ?[A-Za-z]{2,}")
 
 
 def step_of(change: Change) -> Message | str:

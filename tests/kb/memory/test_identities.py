@@ -255,6 +255,14 @@ def test_a_bare_job_lists_what_was_assumed():
     assert said.warnings
 
 
+@pytest.mark.parametrize("billions", [1.3, 3, 7, 13, 14, 32, 70])
+def test_a_model_known_by_its_size_groups_its_heads_as_models_of_that_size_do(billions):
+    """Llama 3, Qwen3 and Mistral: eight key-value heads; one or two would make the cache a fraction of theirs."""
+    dims = ModelShape.from_params_b(billions).dims
+    assert dims.kv_heads == 8
+    assert dims.heads % dims.kv_heads == 0
+
+
 def test_capacity_decides_what_fits():
     roomy = estimate(Job.from_document({**BASE, "method": "lora"}), ModelShape.from_config(LLAMA), CARD)
     tight = estimate(Job.from_document(BASE), ModelShape.from_config(LLAMA), CARD)
