@@ -5,8 +5,8 @@ usage: python bench/train_complaints.py [--write] [--test TEXTS.jsonl] [--collec
 Trained on ``bench/data/asks.jsonl`` (texts written for this project: ``text``, ``class``, and ``hard`` where the text
 was written to be near another class) and on the kept words of the labelled reports in which no program printed its
 failure (``fit_ranker.py --collect``), each of which is a complaint. The example questions of topics
-(``kb/oomkb/topics``) are questions. ``--collect`` reads first posts of public threads (``url``, ``class``, ``text``) and
-keeps of each its link, its class and the checksums of its words in ``bench/data/posts.jsonl``: no text.
+(``kb/oomkb/topics``) are questions. ``--collect`` reads first posts of public threads (``url``, ``class``, ``text``)
+and keeps of each its link, its class and the checksums of its words in ``bench/data/posts.jsonl``: no text.
 Without ``--write``: cross-validation, of the reports by repository. ``--test``: figures on labelled texts of one's own.
 """
 
