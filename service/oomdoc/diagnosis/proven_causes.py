@@ -103,6 +103,8 @@ def _disproved(view: View) -> Iterator[str]:
     estimate = None if view.serving else view.estimate
     if estimate is not None and trained_beyond(view.evidence, estimate, view.bytes_of("capacity")) is not None:
         yield from ("model-states", "optimizer-init", "weights-load")
+    if last_signal(view, "sglang-load-end", "vllm-weights") is not None and view.phase != "load":
+        yield "weights-load"  # the engine says that it has loaded them
     said_free = any(statement.name == "much-memory-free" for statement in view.evidence.statements)
     if printed in ("device", "engine") and not with_room and not said_free:
         yield "not-oom"
