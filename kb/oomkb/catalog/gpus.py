@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Final
 
 from oomkb.catalog import gpu_data, gpu_text, instances
 from oomkb.catalog.gpu_text import GpuMention
 from oomkb.memory.device import Device
-from oomkb.units import GIB
+from oomkb.units import GIB, KIB
 
 __all__ = ["GpuMention", "all_devices", "find", "find_all", "sized", "variants"]
 
@@ -43,6 +44,8 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
     if capacity_gib is None:
         device = find(gpu) if gpu else None
         return sized(gpu, host_gib) if device is not None and device.unified and host_gib else device
+    if capacity_gib < _LEAST_GIB:
+        capacity_gib *= KIB  # "16MB of RAM": no card has so little
     capacity_bytes = round(capacity_gib * GIB)
     device = find(gpu, capacity_bytes) if gpu else None
     if device is None:
@@ -51,6 +54,8 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
         return device
     if device.lets_swap(capacity_bytes):
         return device
+    if device.capacity_bytes >= _LARGE and capacity_bytes > _MOST_OF_A_VARIANT * device.capacity_bytes:
+        return device  # what several of them hold together
     # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
     # fraction ("79.15 GiB") is no rounded size: a program printed it.
     if (
@@ -59,6 +64,12 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
     ):
         return replace(device, capacity_bytes=min(capacity_bytes, device.capacity_bytes))
     return replace(device, capacity_bytes=capacity_bytes)
+
+
+_LEAST_GIB: Final = 0.25
+_LARGE: Final = 70 * GIB
+_MOST_OF_A_VARIANT: Final = 1.3
+"""How many times the memory of a large card its largest variant has; smaller cards are rebuilt with twice theirs."""
 
 
 def find_all(text: str) -> list[GpuMention]:

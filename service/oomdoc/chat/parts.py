@@ -226,7 +226,7 @@ def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1)
             c["instruction"] or f"{c['key']}: {shown_value(c['from'])} → {shown_value(c['to'])}"
             for c in found["changes"]
         ]
-        if not changes:
+        if not changes or (found["needed_gib"] is not None and found["fits_probability"] < _LIKELY):
             continue
         said = word("chat.semicolon", language).join(changes)
         if found["needed_gib"] is None:
@@ -238,6 +238,10 @@ def plan_lines(plans: Sequence[Mapping[str, Any]], language: str, most: int = 1)
         if len(lines) >= most:
             break
     return lines
+
+
+_LIKELY: Final = 0.5
+"""Probability from which a plan is one that would fit."""
 
 
 def asks(job: Job, language: str) -> list[str]:

@@ -53,6 +53,7 @@ from oomdoc.diagnosis.view import (
     set_in_words,
     split_by_layers,
     usual_precision,
+    with_card_of_the_question,
 )
 from oomdoc.evidence import Evidence, Message, problem_of, say
 from oomdoc.intake.asked import asked_beside, asked_of
@@ -236,6 +237,7 @@ def _worked_out(
 ) -> tuple[View, Job, Sequence[Case], list[Message], Inference | None]:
     """As :func:`view_of`, before a look at the known cases, with what the observed figures imply of the job."""
     warnings: list[Message] = []
+    evidence = with_card_of_the_question(evidence) if is_planned(evidence) else evidence
     job = _job(evidence, warnings)
     inference: Inference | None = None
     supposed: Inference | None = None

@@ -140,8 +140,8 @@ def _of_engine_s_length(job: Job) -> Job:
 def _first_side(job: Job, asked: Asked) -> Job:
     """The job as the first of the compared alternatives that fits: the answer is about it, the others stand beside."""
     sides = forms_of_sides(job, asked)
-    if not sides:
-        return job
+    if not any(one.get("model") or one.get("params_b") or job.model or job.params_b for _, one in sides):
+        return job  # none of them can be priced
     first = first_that_fits(job, [fields for _, fields in sides])[0]
     named = next(set(side.fields) for side, fields in sides if fields is first) | {
         n for n, v in first.items() if v is None

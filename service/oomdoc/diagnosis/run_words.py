@@ -16,7 +16,7 @@ from oomkb.memory.estimate import Estimate
 from oomkb.memory.images import USUAL_PIXELS
 from oomkb.memory.job import Job
 from oomkb.memory.states import GGUF_BYTES
-from oomkb.pricing import shape_of
+from oomkb.pricing import device_of, shape_of
 
 _DECIDING: Final = (
     *("method", "sharding", "optimizer", "quant", "grad_ckpt", "fused_ce", "micro_batch", "seq_len", "param_dtype"),
@@ -145,7 +145,9 @@ def assumed_of(job: Job, compared: Collection[str] = ()) -> Iterator[Message]:
             continue
         shown += 1
         word = name.rpartition(".")[2].replace("_", "-") + ("-off" if value is False else "")
-        word = "half" if (name, value) == ("param_dtype", "fp16") else word
+        if (name, value) == ("param_dtype", "fp16"):
+            device = device_of(job)
+            word = "half" if device is not None and not device.can("bf16") else "half-usual"
         yield say(f"answer.assumed-{word}", value=_shown(name, job))
 
 

@@ -7,8 +7,9 @@ stages never disagree about what the failure stated.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.diagnosis.cases import Vote
@@ -16,8 +17,9 @@ from oomdoc.diagnosis.observed import trained_before
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
-from oomdoc.intake.asked import asked_of, pairs_in
+from oomdoc.intake.asked import asked_of, card_in_question, pairs_in
 from oomdoc.stated import following, stated_fields
+from oomkb.catalog import gpus
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.frameworks import PLAIN, described
@@ -68,6 +70,22 @@ def over_its_cards(evidence: Evidence, job: Job) -> Job:
         return job
     split = following({"gpus": job.gpus}, job).get("tp")
     return job.assuming({"tp": Assumption(split, _OVER_CARDS)}) if split else job
+
+
+def with_card_of_the_question(evidence: Evidence) -> Evidence:
+    """The card that the question names, where another sentence names another: "you used 8 A100; would 4 A6000 do?"."""
+    told, asked = evidence.value("gpu"), card_in_question(evidence)
+    named_run = not {"model", "params_b"}.isdisjoint(evidence.facts)
+    if (asked_of(evidence).alternatives and named_run) or told is None or evidence.documents or asked is None:
+        return evidence
+    device = gpus.find(str(told))
+    if device is None or device.name == asked["gpu"]:
+        return evidence
+    facts = {n: fact for n, fact in evidence.facts.items() if n not in ("gpu_count", "capacity_gib", "world", "gpus")}
+    facts["gpu"] = replace(facts["gpu"], value=asked["gpu"])
+    for name in ("gpu_count", "gpus") if asked.get("gpus") else ():
+        facts[name] = replace(facts["gpu"], name=name, value=asked["gpus"])
+    return replace(evidence, facts=MappingProxyType(facts))
 
 
 def run_as_told(evidence: Evidence, job: Job) -> Job:

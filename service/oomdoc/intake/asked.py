@@ -27,9 +27,10 @@ from oomdoc.intake.quantities.fields import (
     value_of,
 )
 from oomdoc.intake.wanted import Wanted, wanted_in
-from oomdoc.intake.worded import CACHED, ROWS, Alternative, needed_card, of_cache, written_numbers
+from oomdoc.intake.worded import CACHED, ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
 from oomkb.frameworks import has
+from oomkb.kept import compiled
 from oomkb.units import GIB
 
 _MAX_CHARACTERS: Final = 4000
@@ -343,6 +344,16 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
     # Sizes of a document are settings of it, which its own reader reads.
     lengths: dict[str, None] = dict.fromkeys(("length", "target_length", "request_length", "completion"))
     return found.but(**lengths, settings={}, axes=(), numbers=())
+
+
+def card_in_question(evidence: Evidence) -> Mapping[str, Any] | None:
+    """The card, and how many, that the questions of a text name, where they name one."""
+    sentences = _SENTENCE.findall(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
+    cards = [card.fields for one in sentences if one.endswith(("?", "？")) for _, _, card in cards_in(one)]
+    return cards[-1] if len({card["gpu"] for card in cards}) == 1 else None
+
+
+_SENTENCE: Final = compiled(r"(?:[^.!?。！？\n]|\.(?=\d))+[.!?。！？]?")
 
 
 def asks_need(evidence: Evidence) -> bool:

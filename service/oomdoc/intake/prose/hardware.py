@@ -108,7 +108,12 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     ):
         return None
     name = _with_box_size(_RE["plural"].sub("", name).strip(" -,"), mention.device)
-    return name, begin, _count(text, begin, mention.end)[0] or mention.count
+    count = _count(text, begin, mention.end)[0] or mention.count
+    is_year = mention.device.unified and count in _YEARS
+    return name, begin, None if is_year else count
+
+
+_YEARS: Final = range(1990, 2041)
 
 
 def _with_box_size(name: str, device: Device) -> str:
@@ -161,6 +166,8 @@ def _card(
     if number is None and (cores := _RE["cores"].search(text, start, end + 8)) is not None:
         each = 2 if cores["generation"] == "4" or cores["kind"].lower() == "p" else 1
         number, sure = max(1, int(cores["cores"]) // each), 0.7
+    if number in _YEARS and "mac" in name.lower():
+        number = None  # "2021 MacBook Pro"
     if number is not None and 1 <= number <= 20000:
         # "a V100" beside "GPU 7" names the kind of card, not how many there are.
         sure = 0.45 if several and number == 1 and sure == _ARTICLE else max(least, sure - 1.5 * minus)

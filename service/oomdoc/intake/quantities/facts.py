@@ -46,7 +46,9 @@ def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
     if (limit := _limit(text, places)) is not None:
         kept = [f for f in kept if f.name != "capacity_gib" or f.origin != "prose"] + [limit]
     known = {fact.name for fact in kept}
-    return kept + [fact for fact in _told(text, places) if fact.name not in known]
+    kept += [fact for fact in _told(text, places) if fact.name not in known]
+    alone = not any(fact.name == "gpu" for fact in kept)
+    return [f for f in kept if not (alone and f.name == "capacity_gib" and f.origin == "prose" and f.value > _LARGEST)]
 
 
 def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, Fact] | None:
@@ -85,6 +87,8 @@ def _line_of(found: Quantity, places: Sequence[tuple[int, Line]]) -> tuple[int, 
 
 
 _MAX_CARDS: Final = 65_536
+_LARGEST: Final = 320
+"""GiB beyond which memory is that of several cards together, where none is named."""
 
 
 def _is_refuted(fact: Fact, text: str, places: Sequence[tuple[int, Line]]) -> bool:
