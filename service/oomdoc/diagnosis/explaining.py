@@ -172,7 +172,7 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     return of_no_run and not of_a_card and not (asked.wanted == "amount" and outlook is not None)
 
 
-_ASKS_MORE: Final = 2
+_ASKS_MORE: Final = 3
 """Questions from which a text about a card asks for more than whether it is enough."""
 
 

@@ -279,6 +279,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         **{name: not said.isdisjoint(shown_by) for name, shown_by in _SAID.items()},
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": failure is not None and failure.kind == "host",
+        "of_host": evidence.outcome is not None and evidence.outcome.memory == "host",
         "state_dict_functions": any(
             "checkpoint/state_dict" in frame.file for frame in (failure.frames if failure is not None else ())
         ),
