@@ -66,7 +66,9 @@ def ranks_that_speak(evidence: Evidence, job: Job) -> Job:
 
 def over_its_cards(evidence: Evidence, job: Job) -> Job:
     """An engine that is told of without its command or config: over the cards that are counted, as one starts it."""
-    if evidence.documents or job.framework is None or job.gpus is None:
+    model = evidence.facts.get("model")
+    written = bool(evidence.documents) or (model is not None and model.origin in ("command", "code", "config"))
+    if written or job.framework is None or job.gpus is None:
         return job
     split = following({"gpus": job.gpus}, job).get("tp")
     return job.assuming({"tp": Assumption(split, _OVER_CARDS)}) if split else job
