@@ -141,3 +141,31 @@ def test_of_machines_alone_nothing_says_what_they_are_for() -> None:
     assert session.job.method == "qlora"
     assert session.job.params_b == 13
     assert "3090" in reply.answer
+
+
+def test_what_an_engine_holds_by_its_share_is_no_fault_whatever_model_it_serves() -> None:
+    text = "After loading with lmdeploy 67 GB of my A800 are in use, with transformers it is 16 GB. Is my code wrong?"
+    report = oomdoc.diagnose(text)
+    assert report.document()["verdict"] == "no-failure"
+    assert report.diagnosis.summary[0].key.startswith("answer.reserved")
+
+
+def test_an_engine_starts_as_its_script_says() -> None:
+    text = (
+        "I have four 80G cards and the script always runs out of memory:\n```python\n"
+        'llm = LLM(model="Qwen/Qwen2.5-72B-Instruct")\n```\n'
+    )
+    document = oomdoc.diagnose(text).document()
+    assert document["causes"][0]["cause"] == "weights-load"
+    assert any("tensor" in change["key"] for plan in document["plans"] for change in plan["changes"])
+
+
+def test_the_card_that_the_question_names_counts() -> None:
+    text = "I saw you used 8 A100 40GB GPUs. Is it possible to train with 4 x RTX A6000 GPUs?"
+    job = oomdoc.diagnose(text).document()["job"]
+    assert (job["gpu"], job["gpus"]) == ("RTX A6000", 4)
+
+
+def test_a_year_counts_no_machines() -> None:
+    job = oomdoc.diagnose("Can my 2021 MacBook Pro M1 with 16GB run a 7B in 4 bits?").document()["job"]
+    assert job.get("gpus") in (None, 1)

@@ -22,8 +22,8 @@ _COUNTED: Final = frozenset({"cards", "layers", "requests"})
 """Quantities for which a further question may ask beside a comparison."""
 _PROPOSAL: Final = "chat.plan"
 _ROOM: Final = ("answer.room", "answer.room-one", "answer.room-then")
-_OWN_FIGURES: Final = "answer.own-"
-"""Messages that answer from figures which the person measured: all questions of the text are of them."""
+_OF_ALL: Final = ("answer.own-", "answer.reserved")
+"""Messages that answer all questions of a text: from figures which the person measured, or why an engine holds them."""
 
 
 def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) -> Report:
@@ -35,7 +35,7 @@ def in_parts(whole: Report, found: Several, report_of: Callable[[str], Report]) 
     :param whole: the answer to the whole text.
     :param report_of: the answer to a part of it.
     """
-    own = any(message.key.startswith(_OWN_FIGURES) for message in whole.diagnosis.summary)
+    own = any(message.key.startswith(_OF_ALL) for message in whole.diagnosis.summary)
     of_usual_sizes = whole.diagnosis.estimate is None and whole.diagnosis.grid is not None
     if own or whole.diagnosis.explained or of_usual_sizes:
         return whole

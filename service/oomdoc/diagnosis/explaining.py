@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import most_of
-from oomdoc.diagnosis.planned import put_off, wants_figure
+from oomdoc.diagnosis.planned import asks_why_held, put_off, wants_figure
 from oomdoc.diagnosis.result import FoundTopic, Outlook
 from oomdoc.diagnosis.run_words import model_of
 from oomdoc.diagnosis.view import View
@@ -161,7 +161,8 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     named = view.stated("model") is not None or view.stated("params_b") is not None
     of_no_run = not known and not (named and (asked.wanted not in ("fit", "reserved") or asked.alternatives))
     found = topics_found() if why or of_no_run else ()
-    if not found:
+    held = asks_why_held(view.evidence, view.job)
+    if not found or (held and found[0].topic.id not in _OF_A_SHARE):
         return False
     of_a_card = wants_figure(view.evidence) and (view.stated("gpu") or view.stated("capacity_gib")) is not None
     if of_a_card and not asked.why and asked.wanted in ("fit", "amount", "cards") and asked.questions < _ASKS_MORE:
@@ -172,6 +173,8 @@ def asks_concept(view: View, topics_found: Callable[[], Sequence[FoundTopic]], o
     return of_no_run and not of_a_card and not (asked.wanted == "amount" and outlook is not None)
 
 
+_OF_A_SHARE: Final = frozenset({"gpu-memory-utilization", "lmdeploy-cache-share"})
+"""Topics of why an engine holds its share of the card: any other one only stands beside it in the text."""
 _ASKS_MORE: Final = 3
 """Questions from which a text about a card asks for more than whether it is enough."""
 

@@ -293,10 +293,10 @@ def _holds_a_share(text: str, engine: str | None) -> bool:
         return False
     whole = value_of(text, "card_memory")
     if whole is None:
-        named = gpus.find(text)
+        named = next(iter(gpus.find_all(text)), None)
         if named is None:
             return False
-        whole = named.capacity_bytes / GIB
+        whole = named.device.capacity_bytes / GIB
     sizes = (q.value for q in quantities_in(text) if q.role in ("used_memory", "other_memory"))
     return any(_MOST_OF_A_CARD * whole <= size < whole for size in sizes)
 
