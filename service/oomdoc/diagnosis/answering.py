@@ -23,7 +23,16 @@ from oomdoc.diagnosis.own_figures import by_own_figures, held_for
 from oomdoc.diagnosis.planned import asks_why_held, counted, is_planned, put_off, runs_on, wants_figure
 from oomdoc.diagnosis.planning.quantities import largest_of, need_with
 from oomdoc.diagnosis.result import Diagnosis, Plan
-from oomdoc.diagnosis.run_words import assumed_of, cards_of, experts_held, image_tokens, model_of, names_of, run_of
+from oomdoc.diagnosis.run_words import (
+    assumed_of,
+    cards_of,
+    experts_held,
+    image_tokens,
+    model_of,
+    names_of,
+    of_usual_sizes,
+    run_of,
+)
 from oomdoc.diagnosis.serving_answers import (
     cache_alone,
     held_by_engine,
@@ -48,7 +57,6 @@ from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
 from oomkb.memory.host import LIBRARIES_BYTES
-from oomkb.memory.job import Job
 from oomkb.units import GIB
 
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
@@ -89,14 +97,13 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         if held or found.outlook is None:
             return held or (say("answer.reserved-plain"),)
     if is_planned(view.evidence) and not wants_figure(view.evidence):
-        outcome = view.evidence.outcome
-        other = outcome is not None and outcome.name == OTHER_SUBJECT
+        other = view.evidence.outcome is not None and view.evidence.outcome.name == OTHER_SUBJECT
         return (say("answer.other-subject" if other else "answer.no-run"),)
     if found.outlook is None:
         return ()
     if view.estimate is None and found.grid is not None:
-        largest = largest_models_told(found.job) if found.asked is not None and found.asked.wanted == "model" else ()
-        return (*largest, of_usual_sizes(found.job))
+        asks_size = found.asked is not None and found.asked.wanted == "model"
+        return (*(largest_models_told(found.job) if asks_size else ()), *of_usual_sizes(found.job))
     if view.estimate is None:
         if found.asked is not None and found.asked.diffusion:
             return (*_parts_of_pipeline(view), say("answer.diffusion"))
@@ -111,12 +118,6 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     first, *after = (*own, *said)
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
     return (*servers(view, asked), first, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
-
-
-def of_usual_sizes(job: Job) -> Message:
-    """What stands above the table over the sizes of models, where none is named."""
-    named = job.gpu is not None or job.capacity_gib is not None
-    return say("answer.card-alone", cards=cards_of(job)) if named else say("answer.sizes-alone")
 
 
 def _not_measured(said: Iterable[Message], own: Iterable[Message]) -> Iterator[Message]:

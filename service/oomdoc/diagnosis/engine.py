@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any, Final
 
 from oomdoc.diagnosis.advice import advice_for, one_replica, unsupported
-from oomdoc.diagnosis.answering import of_usual_sizes, sizes_with
+from oomdoc.diagnosis.answering import sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
 from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_others, of_what_is_asked
@@ -38,6 +38,7 @@ from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import affecting, distinct, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
+from oomdoc.diagnosis.run_words import of_usual_sizes
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
@@ -119,7 +120,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
             *rooms(view),
             *kept_logits(view),
             *of_what_is_asked(evidence, stated),
-            *([of_usual_sizes(stated)] if grid is not None else []),
+            *(of_usual_sizes(stated) if grid is not None else ()),
         ),
         topics=found_topics(evidence, stated),
         grid=grid,

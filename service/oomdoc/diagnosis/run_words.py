@@ -168,6 +168,15 @@ _COUNTED: Final = frozenset({"gpus", "nodes", "micro_batch", "seq_len", "serving
 """Fields of which a number is named with what it counts."""
 
 
+def of_usual_sizes(job: Job) -> Iterator[Message]:
+    """What stands above the table over the sizes of models, where none is named."""
+    shared = job.sharding is not None and "sharding" not in job.assumed
+    if (job.gpus or 1) > 1 and not shared and job.objective != "inference":
+        yield say("answer.several-split")
+    named = job.gpu is not None or job.capacity_gib is not None
+    yield say("answer.card-alone", cards=cards_of(job)) if named else say("answer.sizes-alone")
+
+
 def names_of(side: Alternative) -> list[Message | str]:
     """What a question sets against something else, as it is called: ``8 GPUs``, ``LoRA``, ``packing on``."""
     if side.parts:
