@@ -192,9 +192,10 @@ def _begins_another(text: str, word: re.Match[str]) -> bool:
 
 
 def _read_left(text: str, core: _Core, context: _Context, *, plural: bool) -> None:
+    reached = context.start
     for _ in range(6):
-        window = text[max(0, context.start - 24) : context.start]
-        offset = context.start - len(window)
+        window = text[max(0, reached - 24) : reached]
+        offset = reached - len(window)
         count = w.RE["count_before"].search(window)
         if count is None and (core.strength != "number" or context.evidence or plural):
             count = w.RE["bare_count"].search(window)
@@ -210,11 +211,14 @@ def _read_left(text: str, core: _Core, context: _Context, *, plural: bool) -> No
             return
         # "MacBook Pro M2" is an M2, "Titan RTX" a Titan: Apple's suffixes stand behind.
         if core.strength == "apple" and word[1].lower() in core.vocabulary:
-            context.start = offset + word.start()
+            context.start = reached = offset + word.start()
             continue
-        if not _take_word(word[1].lower(), core, context):
+        name = word[1].lower()
+        if not _take_word(name, core, context):
             return
-        context.start = offset + word.start()
+        reached = offset + word.start()
+        if name not in w.JOINING:  # "8 GPUs with A100" begins at the count, "out of memory with A100" at the card
+            context.start = reached
 
 
 def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) -> bool:

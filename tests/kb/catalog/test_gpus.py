@@ -105,6 +105,8 @@ PROSE = {
     "qlora of an 8b at 2048, colab t4": [("t4", "T4", None)],
     "from 2 to 4 3090s": [("4 3090s", "RTX 3090", 4)],
     "MiniMax-M2 on 8xH20": [("8xH20", "H20-96GB", 8)],
+    "out of memory with 4xA100-40G": [("4xA100-40G", "A100-SXM4-40GB", 4)],
+    "8 GPUs with A100 80G": [("8 GPUs with A100 80G", "A100-SXM4-80GB", 8)],
     "NVIDIA A100-SXM4-40GB MIG 3g.20gb": [("NVIDIA A100-SXM4-40GB MIG 3g.20gb", "A100-40GB MIG 3g.20gb", None)],
 }
 

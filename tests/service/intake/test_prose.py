@@ -58,6 +58,10 @@ CASES = [
         "CUDA OOM. torch.cuda.memory_reserved() = 68.9GB, torch.cuda.memory_allocated() = 41.2GB",
         {"reserved_gib": 68.9, "allocated_gib": 41.2},
     ),
+    (
+        "verl GRPO OOM at update_actor with 4xA100-40G, max_response_length 8192",
+        {"gpu_count": 4, "completion_len": 8192},
+    ),
     ("DPO with ZeRO stage 3", {"objective": "dpo", "zero_stage": 3}),
 ]
 

@@ -262,7 +262,7 @@ def _word_value(kind: str, raw: str, behind: str, flag: bool, text: str, at: int
 
 
 def _lengths(found: Sequence[_Mention], sure: float) -> Iterator[Fact]:
-    """The longest sequence of RL jobs, whose prompt and completion are set apart."""
+    """The longest sequence of RL jobs, whose prompt and completion are set apart; where alone, the completion."""
     numbers: dict[str, _Mention] = {}
     for mention in found:
         if isinstance(mention.value, int):
@@ -272,6 +272,8 @@ def _lengths(found: Sequence[_Mention], sure: float) -> Iterator[Fact]:
     completion = numbers.get("_completion_len")
     if prompt and completion:
         yield Fact("seq_len", prompt.value + completion.value, prompt.span, "command", min(1.0, sure + 0.05))
+    elif completion:
+        yield Fact("completion_len", completion.value, completion.span, "command", sure)
 
 
 def _ahead(line: Line) -> Iterator[Fact]:
