@@ -217,7 +217,7 @@ def _read_left(text: str, core: _Core, context: _Context, *, plural: bool) -> No
         if not _take_word(name, core, context):
             return
         reached = offset + word.start()
-        if name not in w.JOINING:  # "8 GPUs with A100" begins at the count, "out of memory with A100" at the card
+        if name in w.VENDOR_WORDS or name not in w.NEUTRAL:  # "out of memory with A100" begins at the card
             context.start = reached
 
 

@@ -23,7 +23,6 @@ UNKNOWN_VARIANT: Final = {vendor: lazy(pattern, re.I) for vendor, pattern in _TA
 PRODUCT_WORDS: Final = _WORDS["product_words"]
 VENDOR_WORDS: Final = _WORDS["vendor_words"]
 NEUTRAL: Final = _WORDS["neutral"]
-JOINING: Final = _WORDS["joining"]
 CARD_WORDS: Final = _WORDS["card_words"]
 BOX_SIZES_GB: Final = frozenset(map(int, _WORDS["box_sizes_gb"]))
 """Sizes that cards and chips are sold with."""
