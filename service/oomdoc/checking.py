@@ -94,7 +94,7 @@ def _regressions(job: Job, versions: Mapping[str, str]) -> list[Finding]:
 
 
 def _fit(job: Job, wanted: float, *, careful: bool) -> tuple[bool | None, list[Finding]]:
-    if job.model is None and job.params_b is None:
+    if not job.has_model:
         return None, [Finding("not-priced", "note", say("check.no-model"))]
     try:
         estimate = price(job, careful=careful).estimate

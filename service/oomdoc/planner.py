@@ -76,7 +76,7 @@ def plan_job(
     :raises JobError: where neither the file nor the fields name a model, or the job is impossible.
     """
     job, evidence, careful = planned_job(text, filename, changes, others)
-    if job.model is None and job.params_b is None:
+    if not job.has_model:
         raise JobError("no model is named", where="model", hint="give a config that names one, or --set model=...")
     check_device(job)
     table = fits_table(job, careful=careful, fixed_hardware=fixed_hardware)

@@ -44,7 +44,7 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
     if capacity_gib is None:
         device = find(gpu) if gpu else None
         return sized(gpu, host_gib) if device is not None and device.unified and host_gib else device
-    if capacity_gib < _LEAST_GIB:
+    if capacity_gib < _MIN_CAPACITY_GIB:
         capacity_gib *= KIB  # "16MB of RAM": no card has so little
     capacity_bytes = round(capacity_gib * GIB)
     device = find(gpu, capacity_bytes) if gpu else None
@@ -54,7 +54,7 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
         return device
     if device.lets_swap(capacity_bytes):
         return device
-    if device.capacity_bytes >= _LARGE and capacity_bytes > _MOST_OF_A_VARIANT * device.capacity_bytes:
+    if device.capacity_bytes >= _LARGE_CARD_BYTES and capacity_bytes > _MAX_VARIANT_RATIO * device.capacity_bytes:
         return device  # what several of them hold together
     # People round up ("80 GB"): the driver's figure is kept unless the stated one is clearly another variant. A
     # fraction ("79.15 GiB") is no rounded size: a program printed it.
@@ -66,9 +66,10 @@ def sized(gpu: str | None, capacity_gib: float | None, host_gib: float | None = 
     return replace(device, capacity_bytes=capacity_bytes)
 
 
-_LEAST_GIB: Final = 0.25
-_LARGE: Final = 70 * GIB
-_MOST_OF_A_VARIANT: Final = 1.3
+_MIN_CAPACITY_GIB: Final = 0.25
+"""Below it a stated size has its unit mistaken."""
+_LARGE_CARD_BYTES: Final = 70 * GIB
+_MAX_VARIANT_RATIO: Final = 1.3
 """How many times the memory of a large card its largest variant has; smaller cards are rebuilt with twice theirs."""
 
 

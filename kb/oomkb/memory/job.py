@@ -176,6 +176,16 @@ class Job:
         plain = type(value) not in _PART_KINDS and isinstance(value, Mapping)
         return value.get(tail) if plain else getattr(value, tail, None)
 
+    @property
+    def has_model(self) -> bool:
+        """Whether the model is named, or its size given."""
+        return self.model is not None or self.params_b is not None
+
+    @property
+    def has_card(self) -> bool:
+        """Whether the card is named, or its memory given."""
+        return self.gpu is not None or self.capacity_gib is not None
+
     def runs_on(self, *words: str) -> bool:
         """Whether the name of its framework holds one of some words."""
         name = (self.framework or "").lower()

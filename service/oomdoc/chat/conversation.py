@@ -137,8 +137,7 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     fresh = [name for name in holds if name not in session.held and name not in _SAME]
     session = replace(session, held=(session.held - turn.changes.keys()) | set(holds))
     evidence = read_text(text)
-    sized = session.job.model is not None or session.job.params_b is not None
-    if not sized and not {"model", "params_b"}.isdisjoint(turn.changes):
+    if not session.job.has_model and not {"model", "params_b"}.isdisjoint(turn.changes):
         return _describe(session, text, context)  # the first that is said of the run, however it is put
     if tells_of_failure(evidence) and not asks_of_failure(text, evidence):
         return _describe(session, text, context)
@@ -271,9 +270,8 @@ def _stated(diagnosis: Diagnosis) -> Job:
     and the number of cards that was worked out. A server is spread over its cards, where none are compared.
     """
     job = diagnosis.job
-    named = job.model is not None or job.params_b is not None  # of machines alone nothing says what they are for
     kept = {
-        *(("objective",) if named else ()),
+        *(("objective",) if job.has_model else ()),  # of machines alone nothing says what they are for
         *(("gpus", "tp", "sharding") if counted(job) and not diagnosis.sides else ()),
     }
     kept |= {

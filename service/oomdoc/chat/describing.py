@@ -93,8 +93,8 @@ def read_description(text: str, job: Job, *, first: bool) -> tuple[Evidence, dic
         del fields["quant"]  # sixteen bits are what is computed in; how the weights are stored stays
     known = {n: v for n, v in options_of(flat(job) | _taken_to_be(job)).items() if n not in own}
     said = {n: v for n, v in (known | fields).items() if own.get(n) != v and n not in ("world", "dp")}
-    unsized = job.model is None and job.params_b is None  # so far only the machine was told of
-    if said and (evidence.failures or len(own) > _MIN_FACTS or unsized):
+    # Without a model only the machine was told of so far.
+    if said and (evidence.failures or len(own) > _MIN_FACTS or not job.has_model):
         evidence = read([Source("chat", text)], {n: list(v) if isinstance(v, tuple) else v for n, v in said.items()})
         evidence = replace(evidence, framework=job.framework) if inside and evidence.framework is None else evidence
         # "bf16 mixed precision": what is said of one field may take another's word away.

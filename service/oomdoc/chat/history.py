@@ -11,10 +11,10 @@ from oomkb.pricing import device_of
 
 def wanted(job: Job) -> tuple[str, ...]:
     """The facts without which no verdict is possible, in the order in which they are asked for."""
-    if job.model is None and job.params_b is None:
+    if not job.has_model:
         return ("model",)
     missing = []
-    if job.gpu is None and job.capacity_gib is None:
+    if not job.has_card:
         missing.append("gpu")
     device = device_of(job)
     if job.gpus is None and job.world is None and not (device is not None and device.unified):

@@ -67,8 +67,8 @@ def standing(
         found = answer_about(job, words, weighs=weighs)
     except (JobError, CatalogError) as error:
         problem = render(problem_of(error), language)
-        known = job.model is not None or job.params_b is not None
-        return Standing((word("chat.cannot-price", language, problem=problem),) if known else (), None, problem)
+        unpriced = (word("chat.cannot-price", language, problem=problem),) if job.has_model else ()
+        return Standing(unpriced, None, problem)
     first, *rest = (render(message, language) for message in found.messages)
     estimate, engine = found.priced.estimate, found.priced.estimate.served
     said = [first]
@@ -248,7 +248,7 @@ def asks(job: Job, language: str) -> list[str]:
     """The facts without which no verdict is possible."""
     missing = wanted(job)
     said = [word("chat.need-model", language)] if "model" in missing else []
-    if "gpu" in missing or ("model" in missing and job.gpu is None and job.capacity_gib is None):
+    if "gpu" in missing or ("model" in missing and not job.has_card):
         said.append(word("chat.ask-gpu" if job.gpus is None else "chat.ask-card", language))
     elif "gpus" in missing:
         said.append(word("chat.ask-count", language))

@@ -29,7 +29,7 @@ def turned(turn: str, found: Mapping[str, Any], context: Context) -> dict[str, A
     """
     job = context.job
     asked = asked_in(turn)
-    if job.objective is None or (job.model is None and job.params_b is None):
+    if job.objective is None or not job.has_model:
         return {}
     said, serves = found.get("objective"), job.objective == "inference"
     if serves:

@@ -54,8 +54,8 @@ def grid_for(choice: Choice, view: View, sides: Sequence[Side]) -> Grid | None:
     if not choice.careful or (why_held and (view.estimate is not None or not view.is_stated("method"))):
         return None
     if view.estimate is None:
-        unnamed = job.model is None and job.params_b is None and not choice.asked.diffusion
-        asked = _has_card(job) or choice.asked.wanted in _SIZED
+        unnamed = not job.has_model and not choice.asked.diffusion
+        asked = job.has_card or choice.asked.wanted in _SIZED
         return _usual_sizes(job, trains=choice.asked.trains) if unnamed and asked else None
     if sides:
         return _compared(sides)
@@ -74,20 +74,14 @@ def grid_beside_failure(view: View, stated: Job) -> Grid | None:
     if outcome is None or outcome.kind != "said" or not unnamed:
         return None
     asked = asked_of(view.evidence)
-    sized = asks_need(view.evidence) or (asked.wanted == "fit" and asked.questions > 0 and _has_card(stated))
-    return (
-        _usual_sizes(stated.with_fields({"planned": True}), trains=asked.trains)
-        if sized and not asked.diffusion
-        else None
-    )
+    sized = asks_need(view.evidence) or (asked.wanted == "fit" and asked.questions > 0 and stated.has_card)
+    if asked.diffusion or not sized:
+        return None
+    return _usual_sizes(stated.with_fields({"planned": True}), trains=asked.trains)
 
 
 _SIZED: Final = ("amount", "cards")
 """What is asked for where a table over the sizes of models answers a question that names no card either."""
-
-
-def _has_card(job: Job) -> bool:
-    return job.gpu is not None or job.capacity_gib is not None
 
 
 def _usual_sizes(job: Job, *, trains: bool) -> Grid | None:

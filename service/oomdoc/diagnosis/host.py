@@ -52,9 +52,10 @@ def host_need(
 
     ``None`` where nothing is known that fills it.
     """
-    named, failure = job.model is not None or job.params_b is not None, evidence.root
+    failure = evidence.root
     counted = failure is not None and failure.kind == "host" and failure.requested_bytes and failure.free_bytes
-    if shape is None or not named or counted:  # what an engine prints of its own need rules over what is computed
+    # What an engine prints of its own need rules over what is computed.
+    if shape is None or not job.has_model or counted:
         return None
     given = (job.host_gib or 0.0) * GIB
     found = list(_needs(evidence, job, estimate, shape, phase))

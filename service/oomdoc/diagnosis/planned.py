@@ -140,7 +140,7 @@ def _of_engine_s_length(job: Job) -> Job:
 def _first_side(job: Job, asked: Asked) -> Job:
     """The job as the first of the compared alternatives that fits: the answer is about it, the others stand beside."""
     sides = forms_of_sides(job, asked)
-    if not any(one.get("model") or one.get("params_b") or job.model or job.params_b for _, one in sides):
+    if not (sides and job.has_model) and not any(one.get("model") or one.get("params_b") for _, one in sides):
         return job  # none of them can be priced
     first = first_that_fits(job, [fields for _, fields in sides])[0]
     named = next(set(side.fields) for side, fields in sides if fields is first) | {
@@ -226,9 +226,9 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
         )  # whatever "full 128k" may have been taken for
     if job.objective is None and not asked.trains and (asked.infers or not tells):
         job = job.assuming({"objective": Assumption("inference", "nothing is said of training")})
-    if asked.card is not None and job.gpu is None and job.capacity_gib is None:
+    if asked.card is not None and not job.has_card:
         job = job.with_fields({"gpu": asked.card})
-    if asked.capacity_gib is not None and job.gpu is None and job.capacity_gib is None:
+    if asked.capacity_gib is not None and not job.has_card:
         counted = {"gpus": asked.cards} if asked.cards and job.gpus is None and job.world is None else {}
         job = job.with_fields({"capacity_gib": asked.capacity_gib, **counted})
     job = offloading(_with_answers(job, asked, written=written))
@@ -359,8 +359,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
     forms: list[dict[str, Any]] = [{}]
     plain = job.objective in (None, "sft", "dpo") and job.sharding is None and job.optimizer is None
     if job.method is None and job.quant is None and job.lora is None and plain:
-        known = job.gpu is not None or job.capacity_gib is not None
-        forms = [{"method": method} for method in (_METHODS if known else ("lora",))]
+        forms = [{"method": method} for method in (_METHODS if job.has_card else ("lora",))]
     if counts:
         forms = [{**form, "gpus": count} for form in forms for count in counts]
     if job.objective == "grpo" and job.micro_batch is None:
@@ -382,7 +381,7 @@ def _chosen(job: Job, asked: Asked) -> Job:
 
 def _counts(job: Job, asked: Asked) -> tuple[int, ...]:
     """Numbers of cards to try, where the question is how many are needed."""
-    named = job.gpus is None and job.world is None and (job.gpu is not None or job.capacity_gib is not None)
+    named = job.gpus is None and job.world is None and job.has_card
     counts = counts_for(job)
     if asked.per_machine and job.objective != "inference":
         counts = tuple(count for count in counts if count % asked.per_machine == 0)

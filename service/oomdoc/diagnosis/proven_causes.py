@@ -21,6 +21,7 @@ from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu, trained_beyond
 from oomkb.catalog.diffusion import pipeline
+from oomkb.memory.job import Job
 from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 
@@ -114,20 +115,17 @@ def _without_disproved(view: View, causes: Sequence[CauseFinding]) -> tuple[Caus
     """The causes with the disproved ones last."""
     disproved = set(_disproved(view))
     if causes and causes[0].cause == _NO_SETTING:
-        if _fits_in_a_mild_form(view):
+        if view.estimate is None or view.estimate.capacity_bytes is None:
+            causes = at_most(_ASKED_ONLY, causes)  # nothing shows that no setting is enough
+        elif _fits_in_a_mild_form(view.job):
             disproved.add(_NO_SETTING)
-        elif (
-            view.estimate is None or view.estimate.capacity_bytes is None
-        ):  # a person asks what it takes; nothing shows that no setting is enough
-            causes = at_most(_ASKED_ONLY, causes)
     rest = sum(c.probability for c in causes if c.cause not in disproved)
     if not disproved or not rest:
         return tuple(causes)
     share = sum(c.probability for c in causes) / rest
     others = tuple(replace(c, probability=c.probability * share) for c in causes if c.cause not in disproved)
-    if rest < _HALF_LEFT and disproved != {
-        _NO_SETTING
-    }:  # what was ruled out was thought the likeliest by far: how the rest compare is not known
+    # Where what was ruled out was the likeliest by far, how the rest compare is not known.
+    if rest < _HALF_LEFT and disproved != {_NO_SETTING}:
         others = at_most(_UNKNOWN, others)
     return (*others, *(replace(c, probability=0.0) for c in causes if c.cause in disproved))
 
@@ -138,15 +136,12 @@ _ASKED_ONLY: Final = 0.5
 _MILD: Final = {"micro_batch": 1, "grad_ckpt": True}
 
 
-def _fits_in_a_mild_form(view: View) -> bool:
+def _fits_in_a_mild_form(job: Job) -> bool:
     """Whether the run would fit its cards as it is, trained with one sample at a time and checkpointing, or served in
     four bits.
     """
-    if view.estimate is None or view.estimate.capacity_bytes is None:
-        return False
-    serves = view.job.objective == "inference"
-    forms: list[dict[str, Any]] = [{}, {"quant": "awq-int4"} if serves else _MILD]
-    priced = (price_form(view.job, form) for form in forms)
+    forms: list[dict[str, Any]] = [{}, {"quant": "awq-int4"} if job.objective == "inference" else _MILD]
+    priced = (price_form(job, form) for form in forms)
     return any(one is not None and fits_of(one.estimate) for one in priced)
 
 

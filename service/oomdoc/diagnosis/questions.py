@@ -69,7 +69,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
         return tuple(question for _, question in found)[:_MAX_QUESTIONS]
     found += _versions(view, causes)
     if view.estimate is None:
-        if job.model is None and job.params_b is None and next(evidence.find("diffusion-model"), None) is None:
+        if not job.has_model and next(evidence.find("diffusion-model"), None) is None:
             found.append((3.0, _ask("model")))
     elif view.bytes_of("capacity") is None:
         found.append((2.5, _ask("gpu")))
@@ -95,8 +95,7 @@ def _for_plan(view: View) -> tuple[Question, ...]:
     if not wants_figure(view.evidence) or asked_of(view.evidence).wanted == "model":
         return ()
     if view.estimate is None:
-        open_ = view.job.model is None and view.job.params_b is None
-        return (_ask("model"),) if open_ else ()
+        return () if view.job.has_model else (_ask("model"),)
     # How much it needs, and which card or how many hold it, is answered without one.
     open_ = asked_of(view.evidence).wanted in ("amount", "cards")
     return (_ask("gpu"),) if view.bytes_of("capacity") is None and not open_ else ()

@@ -173,8 +173,7 @@ def of_usual_sizes(job: Job) -> Iterator[Message]:
     shared = job.sharding is not None and "sharding" not in job.assumed
     if (job.gpus or 1) > 1 and not shared and job.objective != "inference":
         yield say("answer.several-split")
-    named = job.gpu is not None or job.capacity_gib is not None
-    yield say("answer.card-alone", cards=cards_of(job)) if named else say("answer.sizes-alone")
+    yield say("answer.card-alone", cards=cards_of(job)) if job.has_card else say("answer.sizes-alone")
 
 
 def names_of(side: Alternative) -> list[Message | str]:

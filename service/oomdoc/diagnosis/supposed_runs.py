@@ -61,14 +61,12 @@ def enough_memory(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Me
     run out of it, what it takes.
     """
     asked, outcome = asked_of(evidence), evidence.outcome
-    named = job.model is not None or job.params_b is not None
-    known = named and (job.gpu is not None or job.capacity_gib is not None)
     told = outcome is not None and outcome.kind == "said" and not evidence.documents
     if verdict == "not-oom":
         wanted, key = bool(asked.questions) and asked.of_memory, ENOUGH
     else:
         wanted, key = told and verdict == "device-oom" and asks_need(evidence), "answer.careful"
-    if not known or not wanted:
+    if not (wanted and job.has_model and job.has_card):
         return
     try:
         run = chosen_run(job, NOTHING_ASKED)

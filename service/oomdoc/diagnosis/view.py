@@ -121,7 +121,7 @@ def usual_precision(evidence: Evidence, job: Job) -> Job:
 
 def card_by_number(evidence: Evidence, job: Job) -> Job:
     """A card by its bare number, where a failure names none otherwise: ``cuda oom, llama 7b, 3060``."""
-    if job.gpu is not None or job.capacity_gib is not None:
+    if job.has_card:
         return job
     card = asked_of(evidence).card
     return job if card is None else job.with_fields({"gpu": card})

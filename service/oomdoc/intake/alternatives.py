@@ -17,7 +17,16 @@ from oomdoc.intake.numbers import is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, doubt, negated
 from oomdoc.intake.quantities.fields import is_possible, listed, refuted, value_of
 from oomdoc.intake.sieve import Expression
-from oomdoc.intake.switches import is_denied, sides_with_switches, switched, switched_off, value_of_row, weighed
+from oomdoc.intake.switches import (
+    MAX_BEFORE,
+    MAX_NAME,
+    is_denied,
+    sides_with_switches,
+    switched,
+    switched_off,
+    value_of_row,
+    weighed,
+)
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, has_settings, models_in, worded
 from oomkb.kept import compiled
 
@@ -39,13 +48,11 @@ _MACHINES: Final = frozenset({"gpus", "nodes"})
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 """Settings in words of which a run has one: those that are listed are compared."""
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
-_BEFORE: Final = 64
-"""Characters before a setting in which words ask for it."""
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _COMMA: Final = compiled(r"\s*[,，、/]\s*")
 _COMMA_OF_MORE: Final = compiled(r"[\w \-]{0,16}[,，、/]\s*")
 """A comma in a list of which an item has further words: ``full AdamW, LoRA, QLoRA``."""
-_OPTION, _NAME = 120, 48
+_OPTION: Final = 120
 """Characters of the last option of a list, and of an option that name it."""
 
 
@@ -182,7 +189,8 @@ def _each_in_its_clause(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
 
 def _is_supposed(text: str, first: Mention, later: Mention) -> bool:
     """Whether a later value is only asked about, beside a first one that is told: "bs 1 takes 61 GB. And bs 4?"."""
-    if ROWS["supposes"].search(text[max(0, later[0] - _BEFORE) : later[0]]) or ROWS["supposed"].match(text, later[1]):
+    before = text[max(0, later[0] - MAX_BEFORE) : later[0]]
+    if ROWS["supposes"].search(before) or ROWS["supposed"].match(text, later[1]):
         return True
     targeted = "seq_len" in later[2].fields and ROWS["target"].search(text) is not None  # the answer is about it alone
     return asks_on(text, later[1]) and not asks_on(text, first[1]) and not targeted
@@ -218,7 +226,7 @@ def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
                 fields[name.split(":")[0]] = value_of_row(name, on=not negated(words, match.start()))
         if fields:
             named = re.split(r"[,;，；。]", words)[0]
-            named = named if len(named) <= _NAME else named[:_NAME].rpartition(" ")[0] or named[:_NAME]
+            named = named if len(named) <= MAX_NAME else named[:MAX_NAME].rpartition(" ")[0] or named[:MAX_NAME]
             sides.append(Alternative(_TRAILING.sub("", named).strip(), fields))
     one = {"gpus": 1} if any("gpus" in side.fields for side in sides) else {}  # a card that nobody counts
     counted = [{**(one if "gpu" in side.fields else {}), **side.fields} for side in sides]

@@ -26,11 +26,11 @@ from oomdoc.intake.quantities.fields import (
     tokens_of,
     value_of,
 )
+from oomdoc.intake.several import sentences_in
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
 from oomkb.frameworks import has
-from oomkb.kept import compiled
 from oomkb.units import GIB
 
 _MAX_CHARACTERS: Final = 4000
@@ -348,12 +348,9 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
 
 def card_in_question(evidence: Evidence) -> Mapping[str, Any] | None:
     """The card, and how many, that the questions of a text name, where they name one."""
-    sentences = _SENTENCE.findall(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
+    sentences = sentences_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
     cards = [card.fields for one in sentences if one.endswith(("?", "？")) for _, _, card in cards_in(one)]
     return cards[-1] if len({card["gpu"] for card in cards}) == 1 else None
-
-
-_SENTENCE: Final = compiled(r"(?:[^.!?。！？\n]|\.(?=\d))+[.!?。！？]?")
 
 
 def asks_need(evidence: Evidence) -> bool:

@@ -59,7 +59,7 @@ def _numbered(text: str) -> Several | None:
 def _in_a_row(text: str) -> Several | None:
     first, further, since = "", [], ""
     asked = False
-    for sentence in _sentences(with_question_marks(text)):
+    for sentence in sentences_in(with_question_marks(text)):
         since += sentence
         if ends_as_question(sentence):
             if asked and not _is_long(since):
@@ -77,7 +77,7 @@ def _in_a_row(text: str) -> Several | None:
 def statement_and_question(text: str) -> tuple[str, str]:
     """What a turn says before its first question, and the rest; nothing of what puts none, or only questions."""
     said = ""
-    sentences = list(_sentences(with_question_marks(text.strip())))
+    sentences = list(sentences_in(with_question_marks(text.strip())))
     for number, sentence in enumerate(sentences):
         if ends_as_question(sentence):
             return said.strip(), "".join(sentences[number:]).strip()
@@ -90,7 +90,8 @@ def _asks(item: str) -> bool:
     return "?" in marked or "？" in marked or ROWS["puts_question"].match(item) is not None
 
 
-def _sentences(text: str) -> Iterator[str]:
+def sentences_in(text: str) -> Iterator[str]:
+    """The sentences of a text with the signs that end them; a figure's point and a link's question mark end none."""
     return (found[0] for found in _RE["sentence"].finditer(text) if found[0])
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final
 
 from oomdoc.intake.polarity import asks_on, denied, is_need_asked, negated
 from oomdoc.intake.worded import ROWS, Alternative, Mention
 from oomkb.kept import compiled
 
-_BEFORE: Final = 64
+MAX_BEFORE: Final = 64
 """Characters before a setting in which words ask for it."""
 _ASKED: Final = compiled("[?？]")
 _CLAUSE_ENDS: Final = compiled(r"[?？。\n:：,，;；]|\.\s")
@@ -19,7 +19,7 @@ _CHOICE: Final = compiled(r"[,，;；]?\s*(?:\b(?:or|vs\.?|versus|and|against)\b
 _BARE: Final = {"offload": compiled(r"offload(?:ing|ed)?|卸载"), "grad_ckpt": compiled(r"\bcheckpointing\b")}
 """Words that name a setting where another clause has switched it on."""
 _WITHOUT_IT: Final = compiled(r"\b(?:without|w/o)(?: it| that| them)?\s*\Z|不(?:开|用)\s*\Z")
-_NAME: Final = 48
+MAX_NAME: Final = 48
 """Characters of a clause that name what is compared."""
 
 
@@ -30,10 +30,11 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
     run, as its words may hold for both.
     """
     clauses = list(_clauses(text, mentions))
-    rows = {row.split(":")[0]: row for clause in clauses for row in _switched_on(text, *clause)}
+    on = [list(_switched_on(text, *clause)) for clause in clauses]
+    rows = {row.split(":")[0]: row for row in chain(*on)}
     switches = [
-        {field: on for field, row in rows.items() if (on := _is_on(text, *clause, row)) is not None}
-        for clause in clauses
+        {field: row in here for field, row in rows.items() if row in here or _is_off(text, *clause, field)}
+        for clause, here in zip(clauses, on, strict=True)
     ]
     apart = [n for n in rows if all(n in one for one in switches) and len({one[n] for one in switches}) > 1]
     if not apart:
@@ -42,7 +43,7 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
     for (start, end), switch, (_, _, one) in zip(clauses, switches, mentions, strict=True):
         named = text[start:end].strip(" ,，、")
         fields = {**one.fields, **{field: value_of_row(rows[field], on=switch[field]) for field in apart}}
-        sides.append(Alternative(named, fields) if len(named) <= _NAME else replace(one, fields=fields))
+        sides.append(Alternative(named, fields) if len(named) <= MAX_NAME else replace(one, fields=fields))
     return tuple(sides)
 
 
@@ -54,15 +55,12 @@ def _switched_on(text: str, start: int, end: int) -> Iterator[str]:
                 yield name
 
 
-def _is_on(text: str, start: int, end: int, row: str) -> bool | None:
-    """Whether a clause has the setting of a row on; ``None`` where it says nothing of it."""
-    field = row.split(":", maxsplit=1)[0]
-    if row in _switched_on(text, start, end):
-        return True
+def _is_off(text: str, start: int, end: int, field: str) -> bool:
+    """Whether a clause that does not switch a setting on says that it is off."""
     rows = [pattern for name, pattern in ROWS.group("setting").items() if name.split(":")[0] == field]
     named = field in _BARE and _BARE[field].search(text, start, end) is not None
     named = named or any(pattern.search(text[start:end]) for pattern in rows)
-    return False if named or _WITHOUT_IT.search(text, start, end) else None
+    return named or _WITHOUT_IT.search(text, start, end) is not None
 
 
 def _clauses(text: str, mentions: Sequence[Mention]) -> Iterator[tuple[int, int]]:
@@ -125,7 +123,7 @@ def value_of_row(name: str, *, on: bool) -> Any:
 
 def weighed(text: str, start: int, end: int) -> int | None:
     """How far the words stand that ask what a setting changes; ``None`` where nobody asks that of it."""
-    before = text[max(0, start - _BEFORE) : start]
+    before = text[max(0, start - MAX_BEFORE) : start]
     if ROWS["or_not"].match(text, end) or ROWS["with_or_not"].search(before) or is_need_asked(text, start):
         return 0
     if not (asks_on(text, end) or (not _ASKED.search(text) and ROWS["asks"].search(text))):

@@ -78,12 +78,12 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
         topic = document["topics"][0]
         return Screen(topic["title"], tuple(document["sentences"]), more=word("topic.more", language, id=topic["id"]))
     headline = "" if answered else _sentence(_headline(document, language))
-    ask = _ask(document, language)
+    ask, grid = _ask(document, language), tuple(grid_lines(document.get("grid"), language))
     if verdict in ("no-failure", "not-oom") or not document["causes"]:
         return Screen(
             headline=headline,
             answer=tuple(document.get("sentences") or [document["summary"]]),
-            grid=tuple(grid_lines(document.get("grid"), language)),
+            grid=grid,
             ask=ask,
             read=tuple(word("topic.titled", language, title=t["title"], text=t["answer"]) for t in _beside(document)),
         )
@@ -93,7 +93,6 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
         if document["verdict"] == "device-oom":
             wanted.append(word("screen.unsure-meanwhile", language))
         sure = _sure(document, language)
-        grid = tuple(grid_lines(document.get("grid"), language))
         return Screen(headline=headline, answer=answers, why=(unsure,), do=tuple(wanted), sure=sure, grid=grid, ask=ask)
     why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
@@ -103,7 +102,7 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
         quotes=quotes,
         do=tuple(_do(document, first, language)),
         sure=_sure(document, language),
-        grid=tuple(grid_lines(document.get("grid"), language)),
+        grid=grid,
         ask=ask,
     )
 

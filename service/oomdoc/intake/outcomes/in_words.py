@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from oomdoc.evidence import Outcome, Signal
+from oomdoc.evidence import Outcome, Signal, Span
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.decide import MAX_CHARS, MAX_TRIED, NAMED, is_denied, memory_named, names_memory
@@ -54,9 +54,9 @@ def complaint_of(
 ) -> Outcome | None:
     """The outcome by what a person writes: memory that is complained of fails, memory that is asked about does not.
 
+    :param outcome: what lines show. One that a program printed stays as it is, and the prose is not read.
     :param configured: whether a configuration or a command is there as well: then its run is what the text is about.
     :param serves: whether an engine runs that takes its share of the card.
-    :param outcome: what lines show. One that a program printed stays as it is, and the prose is not read.
     """
     said = outcome is not None and outcome.kind == "said"
     open_to_words = outcome is None or outcome.kind in ("said", "question") or outcome.confidence < NAMED
@@ -74,17 +74,17 @@ def complaint_of(
         within = asks_on(outcome.span.text, outcome.span.column - 1)
         # A question of a topic that is known, with no complaint in it, whatever sign ends it.
         of_topic = asked.complaint < min(asked.question, _COMPLAINS_IN_A_QUESTION)
-        of_topic = of_topic and max(topics_in(words).values(), default=0.0) >= _SURE_TOPIC
+        of_topic = of_topic and _topic_in(words) >= _SURE_TOPIC
         asks = (asked.question >= _ASKS or of_topic) or (
             within
             and (
                 asked.question >= _ASKS_OF_IT
                 or asked.complaint < _COMPLAINS_IN_A_QUESTION
                 or (why_held and outcome.name == "said-growth")
-                or (asked.question >= _ASKS_OF_TOPIC and max(topics_in(words).values(), default=0.0) >= SHOWN)
+                or (asked.question >= _ASKS_OF_TOPIC and _topic_in(words) >= SHOWN)
             )
         )
-        return Outcome("question", "memory-question", outcome.span, None, 0.8) if asks else outcome
+        return _question(outcome.span) if asks else outcome
     # Whose words ask for a size or compare two ways wants an answer; who tells of a failure names machines too.
     compares = any("gpu" not in side.fields for side in wanted.alternatives)
     sized = compares or wanted.wanted not in ("fit", "reserved")
@@ -92,17 +92,13 @@ def complaint_of(
         return Outcome("question", OTHER_SUBJECT, prose[0].span(1), None, asked.other)
     if asked.complains is None or asked.complaint < _COMPLAINS:
         if (sized or asked.question > asked.complaint) and outcome is not None and outcome.kind == "other":
-            return Outcome("question", "memory-question", outcome.span, None, 0.8)
+            return _question(outcome.span)
         return outcome
     nothing = outcome is None or outcome.kind == "question"
     # What only may be a complaint, and asks about a topic that is known, is answered by the topic.
     wondered = wanted.questions > 0 and asked.complaint < _WONDERS
-    if (
-        nothing
-        and (wondered or _RE["no_failure"].search(words))
-        and max(topics_in(words).values(), default=0.0) >= SHOWN
-    ):
-        return Outcome("question", "memory-question", asked.complains, None, 0.8)
+    if nothing and (wondered or _RE["no_failure"].search(words)) and _topic_in(words) >= SHOWN:
+        return _question(asked.complains)
     least = _COMPLAINS_AND_COUNTS if wanted.wanted in _COUNTS else _COMPLAINS_PLAINLY
     plainly = asked.complaint >= least and not compares
     if (
@@ -118,6 +114,15 @@ def complaint_of(
     return Outcome("said", "complaint", asked.complains, memory_named(named), 0.6)
 
 
+def _question(span: Span) -> Outcome:
+    return Outcome("question", "memory-question", span, None, 0.8)
+
+
+def _topic_in(words: str) -> float:
+    """The probability of the topic that words are most likely about."""
+    return max(topics_in(words).values(), default=0.0)
+
+
 def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], prose: Sequence[Line]) -> Outcome | None:
     """The outcome; where an engine's log shows its cache made and nothing failed, what it is said to hold is its share.
 
@@ -131,7 +136,7 @@ def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], pros
     on_a_line = sum(signal.name == "held-at" for signal in signals) + parts > 1
     measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
     if asks and (on_a_line or (outcome.name == "complaint" and measured)):
-        return Outcome("question", "memory-question", outcome.span, None, 0.8)
+        return _question(outcome.span)
     if outcome.memory == "host" or not any(signal.name in _CACHE_MADE for signal in signals):
         return outcome
     grows = any(_RE["over_time"].search(line.text[:MAX_CHARS]) for line in prose[:MAX_TRIED])

@@ -109,8 +109,8 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
         return None
     name = _with_box_size(_RE["plural"].sub("", name).strip(" -,"), mention.device)
     count = _count(text, begin, mention.end)[0] or mention.count
-    is_year = mention.device.unified and count in _YEARS
-    return name, begin, None if is_year else count
+    dated = mention.device.unified or "mac" in name.lower()  # "2021 MacBook Pro"
+    return name, begin, None if dated and count in _YEARS else count
 
 
 _YEARS: Final = range(1990, 2041)
@@ -159,15 +159,13 @@ def _card(
         "gpu", name, span, "prose", max(least, 0.9 - 1.5 * minus) + (0.03 if _RE["product"].search(name) else 0.0)
     )
     number, sure = _count(text, start, end)
-    if number is None:
+    if number is None or (count is None and number in _YEARS):
         number, sure = count, 0.85
     if number is None and not several and (lone or _RE["consumer"].search(name)):
         number, sure = 1, 0.55
     if number is None and (cores := _RE["cores"].search(text, start, end + 8)) is not None:
         each = 2 if cores["generation"] == "4" or cores["kind"].lower() == "p" else 1
         number, sure = max(1, int(cores["cores"]) // each), 0.7
-    if number in _YEARS and "mac" in name.lower():
-        number = None  # "2021 MacBook Pro"
     if number is not None and 1 <= number <= 20000:
         # "a V100" beside "GPU 7" names the kind of card, not how many there are.
         sure = 0.45 if several and number == 1 and sure == _ARTICLE else max(least, sure - 1.5 * minus)
