@@ -38,15 +38,8 @@ from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import affecting, distinct, suspects
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
-from oomdoc.diagnosis.run_words import of_usual_sizes
-from oomdoc.diagnosis.summary import summarise
-from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
-from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.usual_need import with_usual_need
-from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
-from oomdoc.diagnosis.view import (
+from oomdoc.diagnosis.run_of_evidence import (
     SPLIT,
-    View,
     card_by_number,
     over_its_cards,
     ranks_that_speak,
@@ -56,6 +49,13 @@ from oomdoc.diagnosis.view import (
     usual_precision,
     with_card_of_the_question,
 )
+from oomdoc.diagnosis.run_words import of_usual_sizes
+from oomdoc.diagnosis.summary import summarise
+from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
+from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
+from oomdoc.diagnosis.usual_need import with_usual_need
+from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
+from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, problem_of, say
 from oomdoc.intake.asked import asked_beside, asked_of
 from oomdoc.intake.configs import to_job

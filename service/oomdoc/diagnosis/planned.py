@@ -20,7 +20,7 @@ from oomdoc.diagnosis.forms import (
     sharded,
     split_as_stated,
 )
-from oomdoc.diagnosis.view import spelled_out
+from oomdoc.diagnosis.run_of_evidence import spelled_out
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of
 from oomdoc.intake.outcomes import OTHER_SUBJECT

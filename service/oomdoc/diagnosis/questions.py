@@ -169,8 +169,8 @@ def _flips(view: View) -> list[tuple[float, Question]]:
         if fact == "method" and view.job.objective == "pretrain":
             continue  # nobody pretrains adapters
         unknown = evidence.recognised is not None and evidence.recognised.name == "unknown"
-        if fact in ("sharding", "method") and evidence.documents and not unknown:
-            continue  # a config or command that names neither has neither
+        if fact in ("sharding", "method", "attention") and evidence.documents and not unknown:
+            continue  # a config or command that names none has what its framework sets
         least, *others = values
         peaks: dict[Any, float] = {}
         if (peak := _peak(view.job, fact, least)) is not None:

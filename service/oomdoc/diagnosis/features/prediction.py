@@ -26,6 +26,11 @@ _FULL_TRAINING_BYTES: Final = 16
 _EARLY_PHASES: Final = frozenset({"load", "engine-init", "unknown"})
 """Phases in which weights may still be on their way to the card."""
 _CLOSE: Final = 0.05
+_ENGINE: Final = "rollout engine"
+_ENGINE_MAY_SLEEP: Final = frozenset({"forward", "loss", "backward", "optimizer-step", "log-prob"})
+"""Phases of a failure in which the engine of a trainer that puts it to sleep holds next to nothing."""
+_ASLEEP: Final = 0.1
+"""Part of what an engine holds while it generates, below which it is asleep."""
 _OVER_RANKS: Final = frozenset({"zero1", "zero2", "zero3", "fsdp", "fsdp2", "hsdp"})
 _UNSHARDED: Final = frozenset({None, "none", "ddp"})
 
@@ -70,22 +75,29 @@ def _without_estimate(view: View, capacity: int | None) -> Iterator[Feature]:
 
 def _shares(view: View) -> Iterator[Feature]:
     """Each cause's part of the predicted peak, as far as the job is predicted not to fit."""
-    failure, fullness, estimate = view.failure, view.fullness, view.estimate
+    failure, estimate, capacity = view.failure, view.estimate, view.bytes_of("capacity")
     if estimate is None or (failure is not None and failure.kind != "device"):
         return
-    over = 0.5 if fullness is None else min(1.0, max(0.0, (fullness - _ROOM) / (_FULL - _ROOM)))
+    phases, fullest = estimate.phases, view.fullest
+    held = estimate.process_bytes - phases[estimate.peak_phase].total_bytes + phases[fullest].total_bytes
+    over = 0.5 if not capacity else min(1.0, max(0.0, (held / capacity - _ROOM) / (_FULL - _ROOM)))
     for cause, share in view.shares.items():
         value = share * over * max(view.certainty, 0.3)
         if share >= _LEAST_SHARE and value > 0:
-            sizes = {"peak_bytes": estimate.process_bytes, "phase": estimate.peak_phase}
-            message = say("cause.peak-share", percent=round(100 * share), **sizes)
+            key = "cause.peak-share" if fullest == estimate.peak_phase else "cause.phase-share"
+            message = say(key, percent=round(100 * share), peak_bytes=held, phase=fullest)
             yield Feature(f"share:{cause}", min(value, 1.0), message if view.supposed is None else None)
 
 
 def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
-    """A colocated engine whose share of the card leaves less than the trainer's own weights."""
+    """A colocated engine: asleep when it failed, or with a share that leaves too little for the weights."""
     rollout = None if "rollout" in view.job.assumed else view.job.rollout
     share = view.stated("rollout.gpu_memory_utilization")
+    phases = view.estimate.phases if view.estimate is not None else {}
+    if "rollout" in phases and view.phase in _ENGINE_MAY_SLEEP and view.phase_shown:
+        held = phases[view.fullest].terms_bytes.get(_ENGINE, 0.0)
+        if held < _ASLEEP * min(phases["rollout"].terms_bytes[_ENGINE], capacity):
+            yield Feature("engine:asleep-when-it-failed", 1.0, say("feature.engine-asleep", held_bytes=held))
     if rollout is None or share is None or rollout.colocated is False or view.serving:
         return
     left = (1 - share) * capacity

@@ -20,6 +20,7 @@ from oomdoc.diagnosis.planning.printed import (
     of_maker,
     refused_buffer,
 )
+from oomdoc.diagnosis.planning.space import BEFORE_STEPS
 from oomdoc.evidence import Evidence, Failure, Message, say
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
@@ -163,13 +164,18 @@ _SPARE: Final = 1.25
 
 
 def _relief(estimate: Estimate, phase: str, ratio: float) -> tuple[str, float] | None:
-    """What the phase that failed may hold; nothing where the estimate's own peak lies there or beside it."""
+    """What the phase that failed may hold; nothing where the estimate's own peak lies there or beside it.
+
+    A peak in which the run has been is not beside it, however close the sizes are: that one did fit.
+    """
     failed, peak = estimate.phases.get(phase), estimate.phases[estimate.peak_phase]
-    if failed is None or failed.total_bytes > _NEAR_PEAK * peak.total_bytes:
+    passed = estimate.peak_phase in BEFORE_STEPS and phase in _STEP
+    if failed is None or (failed.total_bytes > _NEAR_PEAK * peak.total_bytes and not passed):
         return None
     return phase, failed.total_bytes * min(1.0, ratio) * _ROOM
 
 
+_STEP: Final = ("forward", "loss", "backward", "optimizer-step")
 _NEAR_PEAK: Final = 0.97
 _ROOM: Final = 0.97
 """A little less than what just failed."""

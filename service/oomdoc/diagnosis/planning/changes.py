@@ -145,6 +145,9 @@ def saved_bytes(prices: Prices, remedy: Remedy, alone: Price | None) -> int:
     # A larger card saves nothing: it has more.
     if alone is None or remedy.name == "other-gpu":
         return 0
+    phases = [price.estimate.phases.get(prices.failed_phase or "") for price in (prices.base, alone)]
+    if phases[0] is not None and phases[1] is not None:
+        return round(phases[0].total_bytes - phases[1].total_bytes)
     served = prices.base.estimate.served
     lacks = served is not None and not served.starts
     paged = any((p.job.optimizer or "").startswith("paged") for p in (prices.base, alone))

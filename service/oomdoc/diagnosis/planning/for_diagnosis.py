@@ -19,7 +19,7 @@ from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.planning.printed import context_of
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
-from oomdoc.diagnosis.view import SPLIT
+from oomdoc.diagnosis.run_of_evidence import SPLIT
 from oomdoc.evidence import Evidence, Message, say
 from oomdoc.intake.asked import asked_of
 from oomkb.errors import OomdocError
@@ -309,6 +309,8 @@ def _arithmetic(
     relief = calibration.relief
     if calibration.beside is not None:
         relief = ("serving", fitted.base.estimate.phases["serving"].total_bytes - calibration.beside)
+    elif relief is not None:
+        fitted = fitted.failing_in(relief[0])
     found = plan_with(fitted, context, wanted=wanted, force=failed, relief=relief, plans_only=plans_only)
     if not found.plans:
         return replace(found, notes=calibration.notes)

@@ -16,7 +16,7 @@ from oomdoc.diagnosis.planning.moves import GOALS, Goal, Move, offered, safety_o
 from oomdoc.diagnosis.planning.prices import Hardware, Planning, Price, Prices
 from oomdoc.diagnosis.planning.quantities import largest
 from oomdoc.diagnosis.planning.search import Found, Search
-from oomdoc.diagnosis.planning.space import Priced, Space, Surrogate
+from oomdoc.diagnosis.planning.space import Priced, Space, Surrogate, enough
 from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.result import Plan, SingleFix
 from oomdoc.diagnosis.throughput import throughput
@@ -122,7 +122,7 @@ def plan_with(
     # What failed beside a server's pool is not helped by what only makes the pool's contents smaller; a step fits
     # only once its later phases do, which the failed one says nothing of.
     helpful = [s for s in singles if s.move.remedy.hardware or not served or _relieves(s, base, relief)]
-    fixes = () if plans_only else _single_fixes(prices, helpful, wanted, relief if served else None)
+    fixes = () if plans_only else _single_fixes(prices, helpful, wanted, relief)
     sizes = partial(largest, prices, wanted)
     if prices.capacity_bytes is None or (base.probability >= wanted and not force):
         return Planning(singles=fixes, sizes=sizes, before=base.estimate)
@@ -210,9 +210,9 @@ def _single_fixes(
         if single.move.needs:
             continue
         remedy, price = single.move.remedy, single.price
-        fits = None if prices.capacity_bytes is None else price.probability >= wanted
-        if relief is not None and price.estimate.phases[relief[0]].total_bytes > relief[1]:
-            fits = remedy.hardware and relief[1] > 0 and fits
+        fits = None if prices.capacity_bytes is None else enough(price, prices.base, wanted, relief)
+        if remedy.hardware and relief is not None and relief[1] > 0:
+            fits = price.probability >= wanted  # a larger card: what the failed phase may hold is larger, too
         # A server's settings move room about rather than save it: what brings it nearest to a start.
         gain = price.probability if is_serving(prices.job) else saved_bytes(prices, remedy, price)
         # Where no card is known, the mildest variant tells enough.

@@ -126,6 +126,8 @@ class Prices:
     careful: bool = False
     engine: EngineCache | None = None
     """What the engine printed of its own cache."""
+    failed_phase: str | None = None
+    """The phase that must become smaller, where it is another than that of the predicted peak."""
     shape: ModelShape = field(init=False)
     device: Device | None = field(init=False)
     job: Job = field(init=False)
@@ -171,6 +173,12 @@ class Prices:
             return self
         found = copy(self)
         found.capacity_bytes, found.scale, found._memory = capacity_bytes, scale, {}
+        return found
+
+    def failing_in(self, phase: str) -> Prices:
+        """The same, for a run that failed in another phase than that of the predicted peak."""
+        found = copy(self)
+        found.failed_phase = phase
         return found
 
     def measured_by(self, engine: EngineCache | None) -> Prices:

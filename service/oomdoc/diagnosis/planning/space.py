@@ -82,8 +82,24 @@ class Surrogate:
         return Effect((1.0,) * len(self.base), (0.0,) * len(self.starts), 1.0)
 
 
-_BEFORE_STEPS = ("load", "rollout")
+BEFORE_STEPS = ("load", "rollout")
 """Phases that a run which fails in a training step has been through: what they need, the card had."""
+
+
+def enough(price: Price, base: Price, wanted: float, relief: tuple[str, float] | None) -> bool:
+    """Whether a price fits, and the phase that failed is as much smaller as it was short.
+
+    :param base: that of the job as it failed.
+    :param relief: the phase that failed, and the bytes to which its tensors must fall.
+    """
+    if relief is None:
+        return price.probability >= wanted
+    name, most = relief
+    passed = base.estimate.peak_phase in BEFORE_STEPS and name not in BEFORE_STEPS
+    if price.probability < (min(wanted, base.probability) if passed else wanted):
+        return False
+    phase = price.estimate.phases.get(name)
+    return phase is None or phase.total_bytes <= most
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +127,7 @@ class Space:
 
     def enough(self, price: Price) -> bool:
         """Whether a price fits, and the phase that failed is as much smaller as it was short."""
-        if self.relief is None:
-            return price.probability >= self.wanted
-        name, most = self.relief
-        base = self.prices.base
-        passed = base.estimate.peak_phase in _BEFORE_STEPS and name not in _BEFORE_STEPS
-        if price.probability < (min(self.wanted, base.probability) if passed else self.wanted):
-            return False
-        phase = price.estimate.phases.get(name)
-        return phase is None or phase.total_bytes <= most
+        return enough(price, self.prices.base, self.wanted, self.relief)
 
     def compatible(self, a: Move, b: Move) -> bool:
         """Whether either is still offered once the other is done."""

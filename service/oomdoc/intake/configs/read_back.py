@@ -15,6 +15,7 @@ from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import InputError, JobError
 from oomkb.frameworks import ENGINES, complete, has, supports
 from oomkb.frameworks.circumstances import NAMED
+from oomkb.kept import compiled
 from oomkb.memory.job import Job
 from oomkb.memory.setting import WITHOUT_LOGITS
 from oomkb.untrusted import look_through
@@ -190,8 +191,11 @@ _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
 }
 
 
-def unified(before: str, after: str, filename: str) -> str:
-    """A unified diff; lines keep their endings, so that it applies byte for byte."""
+def unified(before: str, after: str, filename: str, first_line: int = 1) -> str:
+    """A unified diff; lines keep their endings, so that it applies byte for byte.
+
+    :param first_line: where ``before`` begins in its file.
+    """
     if before == after:
         return ""
     out = []
@@ -202,5 +206,9 @@ def unified(before: str, after: str, filename: str) -> str:
         f"b/{filename.lstrip('/')}",
     )
     for line in lines:
-        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
+        placed = _HUNK.sub(lambda at: f"{at[1]}{int(at[2]) + first_line - 1}", line) if line[:2] == "@@" else line
+        out.append(placed if placed.endswith("\n") else placed + "\n\\ No newline at end of file\n")
     return "".join(out)
+
+
+_HUNK: Final = compiled(r"([-+])(\d{1,7})(?=[, ])")

@@ -231,12 +231,17 @@ def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
 def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Document:
     start = 0 if doc.whole_file else source.text.rfind("\n", 0, max(0, doc.start - shift)) + 1
     end = len(source.text) if doc.whole_file else doc.end - shift
+    text = source.text[start:end]
+    if doc.form == "shell" and (command := without_words(text)) != text:
+        text = command
+    elif source.text[end : end + 1] == "\n":
+        text += "\n"
     return Document(
         framework=doc.table.name if doc.table else UNKNOWN,
         form=doc.form,
         source=source.name,
         first_line=lines.span(start + shift).line,
-        text=without_words(source.text[start:end]) if doc.form == "shell" else source.text[start:end],
+        text=text,
         settings=_settings(doc, lines),
     )
 

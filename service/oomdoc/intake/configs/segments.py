@@ -267,9 +267,8 @@ def _shell_end(lines: _Lines, index: int) -> int:
     last = index
     while last + 1 < len(lines) and last - index < _MAX_RUN:
         current, following = lines.line(last).rstrip(), lines.line(last + 1)
-        continues = (
-            current.endswith("\\") or _FLAGS.match(following) or (_OVERRIDE.match(following) and following[:1] in " \t")
-        )
+        override = _OVERRIDE.match(following) and (following[:1] in " \t" or _OVERRIDE.match(current))
+        continues = current.endswith("\\") or _FLAGS.match(following) or override
         comment = following.lstrip().startswith("#") and current.endswith("\\")
         after_comment = current.lstrip().startswith("#") and following.lstrip().startswith("-")
         more = _ENV.match(following) or (_COMMAND.match(following) and not following.lstrip().startswith(("#", ">")))
