@@ -242,6 +242,8 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
         return introduced and not other and not (start == 0 and end == len(text))
     if core.strength == "cased":
         return text[start].isupper() or introduced
+    if text[start - 1 : start] in ("-", "_") and text[end : end + 1] in ("-", "_"):
+        return False  # a part of a longer name: "ReMM-L2-Chat-20B"
     if not text[start].isupper():
         return bool(w.RE["sold_by"].search(before))
     near = bool(w.RE["about_gpus"].search(text, max(0, start - 60), end + 60))

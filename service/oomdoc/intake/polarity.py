@@ -103,6 +103,11 @@ def negated(text: str, start: int) -> bool:
     return _RE["not"].search(text[max(0, start - 32) : start]) is not None
 
 
+def not_given(text: str, start: int) -> bool:
+    """Whether the setting at ``start`` is said not to be given: "I cannot pass tensor_parallel_size=8"."""
+    return _RE["not_given"].search(text[max(0, start - 48) : start]) is not None
+
+
 def is_need_asked(text: str, start: int) -> bool:
     """Whether what stands at ``start`` is asked for as a remedy: ``do I need offload?``, ``要不要 offload``."""
     return _RE["needed"].search(text[max(0, start - 48) : start]) is not None

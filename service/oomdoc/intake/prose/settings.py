@@ -17,7 +17,7 @@ from oomdoc.evidence import Fact, Origin, Span
 from oomdoc.intake.lines import Line
 from oomdoc.intake.numbers import to_tokens, typed
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import doubt
+from oomdoc.intake.polarity import doubt, not_given
 from oomdoc.intake.prose.models import PLAIN_NAME, tidy_model
 from oomkb.dataclass import dataclass
 from oomkb.kept import compiled
@@ -187,7 +187,7 @@ def _valued(
     else:
         return None
     value, stop = _value(setting, text, at, flag)
-    if value is None:
+    if value is None or not_given(text, start):
         return None
     key = flag or "_" in name or (mark is not None and not prose)
     sure -= setting.doubt + weight + (0.0 if key or mark is not None else 0.05)

@@ -7,7 +7,7 @@ from typing import Final
 
 from oomdoc.evidence import Evidence, Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.polarity import doubt, negated
+from oomdoc.intake.polarity import doubt, negated, not_given
 from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 
@@ -116,7 +116,8 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
     if (host := _host_that_is_there(text)) is not None:
         sure["host_memory"], values["host_memory"] = host, {host.value}
     for role, found in sure.items():
-        if len(values[role]) > 1 or negated(text, found.start) or doubt(text, found.start, found.end) > 0.5:
+        denied = negated(text, found.start) or not_given(text, found.start)
+        if len(values[role]) > 1 or denied or doubt(text, found.start, found.end) > 0.5:
             continue
         start, line = _line_of(found, places)
         if line.text.strip() == found.written.strip():

@@ -124,15 +124,19 @@ def chance(found: Quantity, *roles: str) -> float:
     return sum(p for role, p in ((found.role, found.probability), *found.others) if role in roles)
 
 
-_SLOTS: Final = compiled(r"(?:^|\s)(?:-np|--parallel)[ =]\Z")
+_LIMIT: Final = compiled(
+    r"(?:^|\s)(?:-np|--parallel)[ =]\Z|(?i:max[-_](?:num[-_]seqs|running[-_]requests))[\"'`]?[ ]?[=: ][ ]?\Z"
+)
+"""Before the number of requests that an engine takes at once at most: none need be there."""
 
 
 def at_once(text: str) -> int | None:
     """Requests or users at once: the number that most probably counts them.
 
-    "Both" counts what is named beside it, and the slots of llama.cpp share the context that stands beside them.
+    "Both" counts what is named beside it. What an engine takes at most is no number of requests: the slots of llama.cpp
+    share the context that stands beside them, and the others wait where the cache is full.
     """
-    counts = (q for q in quantities_in(text) if q.written.lower() != "both" and not _SLOTS.search(text, 0, q.start))
+    counts = (q for q in quantities_in(text) if q.written.lower() != "both" and not _LIMIT.search(text, 0, q.start))
     best = max(counts, key=lambda q: chance(q, "users"), default=None)
     return int(best.value) if best is not None and chance(best, "users") >= MIN_CHANCE else None
 

@@ -8,6 +8,7 @@ from typing import Final
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import norm, words
 from oomdoc.intake.configs.values import as_scalar
+from oomdoc.intake.polarity import not_given
 from oomkb.kept import compiled
 
 _PAIR: Final = compiled(
@@ -65,7 +66,7 @@ def parse_loose(text: str, start: int, end: int, known: frozenset[str]) -> list[
         if not _knowable(dashes, name, known):
             continue
         joined = match.end(2) == match.start(3)
-        if (not raw or joined) and not dashes:
+        if ((not raw or joined) and not dashes) or not_given(text, match.start()):
             continue
         span = (match.start(4), match.start(4) + len(raw))
         if not raw or joined:
