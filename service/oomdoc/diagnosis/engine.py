@@ -41,6 +41,7 @@ from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, 
 from oomdoc.diagnosis.run_of_evidence import (
     SPLIT,
     card_by_number,
+    of_unknown_stage,
     over_its_cards,
     ranks_that_speak,
     run_as_told,
@@ -294,7 +295,7 @@ def _looked(
 
 _COMPLETED_BY_ITS_TEXT: Final = (
     *(card_by_number, run_as_told, locally_served, split_by_layers, over_its_cards),
-    *(ranks_that_speak, set_in_words, usual_precision),
+    *(ranks_that_speak, of_unknown_stage, set_in_words, usual_precision),
 )
 """What a failed run's own text tells of it beside its facts, in order."""
 

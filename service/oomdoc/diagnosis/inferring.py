@@ -25,6 +25,7 @@ from oomdoc.diagnosis.observed import (
 )
 from oomdoc.diagnosis.planning.search import cheapest_sets
 from oomdoc.diagnosis.result import IMPLIED, Conflict, Inferred
+from oomdoc.diagnosis.run_of_evidence import STAGE_OPEN
 from oomdoc.diagnosis.usual_need import WHY
 from oomdoc.diagnosis.view import trained_beyond
 from oomdoc.evidence import Evidence, Failure, Message, say
@@ -180,7 +181,8 @@ def _decides(seen: Observed, for_it: _Candidate, against: _Candidate) -> bool:
         return False
     if abs(math.log(for_it.shown_bytes / seen.figure_bytes)) <= _MEETS:
         return True
-    return bool(against.shown_bytes) and math.log(seen.figure_bytes / (against.shown_bytes or 1.0)) > _MEETS
+    reaches = math.log(seen.figure_bytes / for_it.shown_bytes) <= _MEETS
+    return reaches and bool(against.shown_bytes) and math.log(seen.figure_bytes / (against.shown_bytes or 1.0)) > _MEETS
 
 
 _FILLED_BIT_BY_BIT: Final = ("load", "optimizer-init", "optimizer-step")
@@ -236,7 +238,7 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
     length = implied_length(completed, priced.shape.dims.vocab, seen)
 
     def free(name: str) -> bool:
-        return job.get(name) is None or (name in job.assumed and job.assumed[name].why == WHY)
+        return job.get(name) is None or (name in job.assumed and job.assumed[name].why in (WHY, STAGE_OPEN))
 
     def several(name: str, values: Sequence[Any], log_prior: float) -> list[_Option]:
         now = completed.get(name)

@@ -106,7 +106,13 @@ def _method(job: Job) -> str:
     return "other"
 
 
-_SHOWN_FORMATS: Final = {"awq-int4": "int4", "gptq-int4": "int4", "nf4": "4-bit (nf4)", "int4-experts": "int4"}
+_SHOWN_FORMATS: Final = {
+    "awq-int4": "int4",
+    "gptq-int4": "int4",
+    "gptq-int8": "int8",
+    "nf4": "4-bit (nf4)",
+    "int4-experts": "int4",
+}
 
 
 def _format(job: Job) -> str:

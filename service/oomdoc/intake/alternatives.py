@@ -15,7 +15,7 @@ from typing import Any, Final
 from oomdoc.intake.layouts import layouts_in
 from oomdoc.intake.numbers import is_near, lists_in, number_of
 from oomdoc.intake.polarity import asks_on, doubt, negated
-from oomdoc.intake.quantities.fields import is_possible, listed, refuted, value_of
+from oomdoc.intake.quantities.fields import is_likely, is_possible, listed, refuted, value_of
 from oomdoc.intake.sieve import Expression
 from oomdoc.intake.switches import (
     MAX_BEFORE,
@@ -285,6 +285,8 @@ def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]
             apart = apart or (place == "p" and field not in _MACHINES)
             if not apart and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
                 mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))
+        if field == "capacity_gib" and not all(is_likely(text, field, *m[:2]) for m in mentions):
+            continue  # what is used: "15 GB instead of 10"
         by_field.setdefault(field, []).append(mentions)
     return by_field
 

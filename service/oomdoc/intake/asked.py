@@ -84,7 +84,7 @@ def _format(text: str) -> str | None:
     return next(name for name in places if _WIDTHS.get(name, 4) == width)
 
 
-_WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "q8_0": 8}
+_WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "gptq-int8": 8, "q8_0": 8}
 """Bits of the formats that are no four-bit ones, or thereabouts."""
 
 

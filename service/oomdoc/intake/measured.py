@@ -72,7 +72,9 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     if next(candidates(_RE["digit"], rows, words), None) is None:
         return
     text = "\n".join(line.raw[:LONG] for line in rows)
-    seen = NumberedText(rows, text, quantities_in(text))
+    products = [found.span() for found in _RE["product"].finditer(text)]
+    numbers = [q for q in quantities_in(text) if not any(start <= q.start < end for start, end in products)]
+    seen = NumberedText(rows, text, numbers)
     yield from _shares(seen)
     yield from _divided(seen)
     yield from _samples(seen)

@@ -59,6 +59,12 @@ def refuted(text: str, field: str, start: int, end: int) -> bool:
     return found is not None and refutes(found, text, field)
 
 
+def is_likely(text: str, field: str, start: int, end: int) -> bool:
+    """Whether the number at a place is more probably of a field than not."""
+    found = next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
+    return found is not None and _likely(found, field) >= SURE
+
+
 def refutes(found: Quantity, text: str, field: str) -> bool:
     """Whether what a number is of rules out that it sets a field."""
     if field not in SET_BY:
