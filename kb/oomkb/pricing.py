@@ -135,7 +135,10 @@ def shape_of(job: Job) -> ModelShape:
     if isinstance(job.model, str):
         entry = models.find(job.model)
         if entry is not None:
-            return _named_shape(entry.name, untied=is_litgpt(job))
+            length = models.length_in_name(job.model)
+            own = models.context_length(entry.config) or 0
+            longer = length if length is not None and own < _SAME_LENGTH * length else None
+            return _named_shape(entry.name, untied=is_litgpt(job), length=longer)
         if job.params_b is None:
             raise JobError(
                 f"{job.model!r} is not in the model catalogue",
@@ -155,14 +158,19 @@ def shape_of(job: Job) -> ModelShape:
     return ModelShape.from_params_b(job.params_b)
 
 
+_SAME_LENGTH: Final = 0.9
+"""Of the length in a model's name: a configuration with as much is that model's own ("200K" is 200,000)."""
+
+
 @lru_cache(maxsize=1024)
-def _named_shape(name: str, *, untied: bool = False) -> ModelShape:
+def _named_shape(name: str, *, untied: bool = False, length: int | None = None) -> ModelShape:
     entry = models.find(name)
     if entry is None:
         raise CatalogError(
             f"{name!r} is not in the model catalogue", where="model", note=note("job.model-unknown", model=name)
         )
-    return ModelShape.from_config({**entry.config, **_UNTIED} if untied else entry.config)
+    longer = {"max_position_embeddings": length} if length else {}
+    return ModelShape.from_config({**entry.config, **longer, **(_UNTIED if untied else {})})
 
 
 def device_of(job: Job) -> Device | None:

@@ -18,6 +18,7 @@ from oomkb.catalog import model_data, model_scan, model_text
 from oomkb.catalog.model_data import ModelEntry
 from oomkb.catalog.model_scan import ModelMention
 from oomkb.dataclass import dataclass
+from oomkb.kept import lazy
 from oomkb.memory.names import text_config
 
 __all__ = [
@@ -89,6 +90,15 @@ def find(name: str) -> ModelEntry | None:
         return None
     hint = model_text.quant_hint(text)
     return replace(found, quant_hint=hint) if hint else found
+
+
+def length_in_name(name: str) -> int | None:
+    """Tokens of context that a model's name ends with: ``chatglm3-6b-128k``, ``Qwen2.5-7B-Instruct-1M``."""
+    found = _LENGTH_IN_NAME.search(name.rstrip("/"))
+    return int(found[1] or 1024) << 10 if found is not None else None
+
+
+_LENGTH_IN_NAME: Final = lazy(r"[-_](?:([1-9][0-9]{0,3})k|1m)(?:[-_](?:instruct|chat|base|hf|it))?\Z", re.I)
 
 
 def context_length(config: Mapping[str, Any]) -> int | None:

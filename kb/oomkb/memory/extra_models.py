@@ -116,7 +116,8 @@ def extra_shape(extra: ExtraModel, shapes: Mapping[str, ModelShape]) -> ModelSha
 
 def _extra_bytes(extra: ExtraModel, s: Setting, other: ModelShape) -> float:
     params = sum(rank_params(s, other))
-    each = 2.0 if s.held_bytes == 2 or s.param_bytes == 2 else float(s.param_bytes)
+    halved = s.autocast and (s.job.planned or "framework" in s.job.assumed)  # frozen weights of a run nobody wrote yet
+    each = 2.0 if halved or s.held_bytes == 2 or s.param_bytes == 2 else float(s.param_bytes)
     sharding = extra.sharding or (s.sharding if s.sharding in ("zero3", "fsdp", "fsdp2") else "none")
     split = s.dp * s.cp if sharding in ("zero3", "fsdp", "fsdp2", "hsdp") else 1
     return params * each / split

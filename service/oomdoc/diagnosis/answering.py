@@ -253,10 +253,11 @@ def _host(about: Plain) -> Iterator[Message]:
                 yield say("answer.host-most", most_bytes=most)
     elif about.wanted == "host":
         phases = [phase.terms_bytes for phase in estimate.host_phases.values()]
-        held = most_of(estimate, "weights") * (job.world or 1)
-        mapped = held or max((terms.get("mapped files", 0.0) for terms in phases), default=0.0)
-        own = max((sum(terms.values()) - terms.get("mapped files", 0.0) for terms in phases), default=LIBRARIES_BYTES)
-        yield say("answer.host-load", own_bytes=own, mapped_bytes=mapped)
+        files = [terms.get("mapped files", 0.0) for terms in phases]
+        mapped = most_of(estimate, "weights") * (job.world or 1) or max(files, default=0.0)
+        own = max((sum(t.values()) - f for t, f in zip(phases, files, strict=True)), default=LIBRARIES_BYTES)
+        key = "answer.host-load" if own > 4 * GIB else "answer.host-load-little"  # little but CUDA's libraries
+        yield say(key, own_bytes=own, mapped_bytes=mapped)
 
 
 def decisive(about: Plain) -> Message:
@@ -353,8 +354,7 @@ def _flips(about: Plain) -> Iterator[Message]:
         together = say("answer.limit-context-together", length=f"{longest:,}", count=count)
         yield together if count > 1 else say("answer.limit-context", length=f"{longest:,}")
     elif batch and length and served is None:
-        here = f"{job.seq_len or 0:,}"
-        now = job.micro_batch or 1
+        here, now = f"{job.seq_len or 0:,}", job.micro_batch or 1
         key = "limit-alone" if batch == now else "limit-length" if about.wanted == "length" else "limit"
         key = "limit-batch" if length <= (job.seq_len or 0) and batch > now else key  # the model itself takes no more
         yield say(f"answer.{key}", batch=batch, length=f"{length:,}", here=here, now=now)

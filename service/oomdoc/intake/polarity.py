@@ -109,8 +109,12 @@ def not_given(text: str, start: int) -> bool:
 
 
 def is_need_asked(text: str, start: int) -> bool:
-    """Whether what stands at ``start`` is asked for as a remedy: ``do I need offload?``, ``要不要 offload``."""
-    return _RE["needed"].search(text[max(0, start - 48) : start]) is not None
+    """Whether what stands at ``start`` is asked for as a remedy: ``do I need offload?``, ``要不要 offload``.
+
+    What a need is asked of is none: "how much memory do I need to LoRA a 7B?".
+    """
+    before = text[max(0, start - 80) : start]
+    return _RE["needed"].search(before[-48:]) is not None and _RE["how_much"].search(before) is None
 
 
 def _sentence(text: str, start: int, end: int) -> tuple[int, int]:
