@@ -300,6 +300,8 @@ def weights_alone(view: View) -> Iterator[Account]:
         return
     if not view.serving and view.phase != "load":
         return  # of what is trained the weights are a part
+    if any(sign.name == "activations/calibration" for sign in view.evidence.signs):
+        return  # what is quantised passes the card layer by layer
     # Those that are seen to take part: each rank that trains holds its own copy.
     own = view.is_stated("tp") or (not view.serving and (view.ranks or 1) > 1)
     cards = 1 if own else 1 + failure.signal.data.get("device", 0)
