@@ -18,7 +18,7 @@ from oomdoc.diagnosis.result import Grid
 from oomdoc.diagnosis.run_words import cards_of, names_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
-from oomdoc.intake.asked import asked_of, asks_need
+from oomdoc.intake.asked import asked_of, asks_need, card_in_question
 from oomkb.catalog import gpus, models
 from oomkb.frameworks import ENGINES, has
 from oomkb.memory.job import Job
@@ -74,7 +74,7 @@ def grid_beside_failure(view: View, stated: Job) -> Grid | None:
     if outcome is None or outcome.kind != "said" or not unnamed:
         return None
     asked = asked_of(view.evidence)
-    sized = asks_need(view.evidence) or (asked.wanted == "fit" and asked.questions > 0 and stated.has_card)
+    sized = asks_need(view.evidence) or (asked.wanted == "fit" and card_in_question(view.evidence) is not None)
     if asked.diffusion or not sized:
         return None
     return _usual_sizes(stated.with_fields({"planned": True}), trains=asked.trains)

@@ -49,11 +49,10 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
             yield _step("merge", 0.6, line=context.line("merge", _MERGE))
     elif need is not None and need.kind == "load":
         yield from _loaded(job, context, need)
-    if context.facts.get("object_workers") and not context.facts.get("preprocessing"):
+    loads_data = bool(context.facts.get("object_workers")) and not context.serving
+    if loads_data and not context.facts.get("preprocessing"):
         yield _step("objects", 0.6, line=_ARROW)
-    if context.facts.get("object_workers") or (
-        need is None and context.phase == "unknown" and not context.serving and not limited
-    ):
+    if loads_data or (need is None and context.phase == "unknown" and not context.serving and not limited):
         line = context.arguments(dataloader_num_workers=2, dataloader_pin_memory=False)
         yield _step("workers", 0.4, line=line)
     if line_of(context.framework, "smaller-file") is not None:
@@ -163,8 +162,12 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
     if scheduler in lines:
         form = "limit-need" if gib else "limit-of" if known else "limit-for" if needed else "limit"
         yield _step(form, 0.6, line=lines[scheduler], needed_bytes=needed, limit_bytes=known or 0)
-    elif gib:
+    elif gib and needed >= _LITTLE_BYTES:
         yield _step("more", 0.8, needed_bytes=needed)
+
+
+_LITTLE_BYTES: Final = 4 * GIB
+"""A need below this is not what filled the memory of a machine."""
 
 
 def _load_line(job: Job, context: Context, dtype: str) -> str:
