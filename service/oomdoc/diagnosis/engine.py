@@ -54,7 +54,7 @@ from oomdoc.diagnosis.run_words import of_usual_sizes
 from oomdoc.diagnosis.summary import summarise
 from oomdoc.diagnosis.supposed_runs import answers_to, enough_memory
 from oomdoc.diagnosis.tensors import Scene, tensors_for, tensors_of_unknown_model
-from oomdoc.diagnosis.usual_need import with_usual_need
+from oomdoc.diagnosis.usual_need import smaller_card, with_usual_need
 from oomdoc.diagnosis.verdict import agreed, other_failure_of, outlook_of, verdict_of
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, problem_of, say
@@ -259,7 +259,8 @@ def _worked_out(
     if whole is not None:
         job, priced, _ = whole
     if priced is not None and (running or not planned):
-        inference = infer(evidence, job, priced)
+        on_card = None if planned else smaller_card(evidence, job, priced)
+        inference = infer(evidence, job, priced) if on_card is None else Inference(*on_card[:2], on_card[2:])
         if whole is not None:
             inference = replace(inference, inferred=(*inference.inferred, whole[2]))
         job, priced = inference.job, inference.priced

@@ -13,11 +13,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import needed_of
-from oomdoc.evidence import Evidence
+from oomdoc.diagnosis.result import IMPLIED, Inferred
+from oomdoc.evidence import Evidence, say
+from oomkb.catalog import gpus
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.estimate import Estimate, Interval, Later
 from oomkb.memory.job import Assumption, Job
 from oomkb.pricing import Priced, price
+from oomkb.units import GIB
 
 MAX_NEED_OF_CARD: Final = 2.5
 """A run that needs more times its card than this is not supposed: the 90th percentile of stated ones, rounded up."""
@@ -78,3 +81,33 @@ def _up_to(estimate: Estimate, default: Estimate, most: float) -> Estimate:
         }
 
     return replace(estimate, intervals=Later(spans))
+
+
+def smaller_card(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, Priced, Inferred] | None:
+    """The run on a smaller card of the same name, where it failed and the larger one would surely hold it.
+
+    "A V100" is a card of 32 GB or of 16, and nobody who runs out of memory has room to spare.
+    """
+    root, fits = evidence.root, priced.estimate.fits_probability
+    kinds = ("device", "said")
+    told = evidence.outcome is not None and evidence.outcome.kind in kinds and (root is None or root.kind == "device")
+    stated = job.gpu is None or job.capacity_gib is not None or (root is not None and root.capacity_bytes)
+    if not told or stated or not job.has_model or (fits or 0.0) < _SURELY_FITS:
+        return None
+    large, needed = priced.estimate.capacity_bytes or 0.0, needed_of(priced.estimate)
+    sizes = {d.capacity_bytes for d in gpus.variants(str(job.gpu))}
+    small = max((size for size in sizes if size < min(large, needed)), default=None)
+    if small is None:
+        return None
+    known = job.assuming({"capacity_gib": Assumption(small / GIB, IMPLIED)})
+    try:
+        found = price(known)
+    except (OomdocError, *ARITHMETIC_ERRORS):
+        return None
+    why = say("inferred.smaller-card", small_bytes=small, large_bytes=large, needed_bytes=needed)
+    return known, found, Inferred("capacity_gib", round(small / GIB, 2), _OF_TWO_CARDS, why)
+
+
+_SURELY_FITS: Final = 0.9
+_OF_TWO_CARDS: Final = 0.7
+"""How sure it is that the smaller of two cards of a name is meant: some other reason may have failed the run."""
