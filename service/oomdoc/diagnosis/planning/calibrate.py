@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.accounts import WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import Context
+from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.forms import host_is_short
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.observed import failed_in
@@ -193,3 +194,22 @@ def _needed_bytes(failure: Failure) -> float | None:
     if reserved is None and failure.allocated_bytes is not None:
         reserved = failure.allocated_bytes + (failure.reserved_unallocated_bytes or 0)
     return reserved + failure.requested_bytes + _CONTEXT_BYTES if reserved is not None else None
+
+
+def loads_easily(evidence: Evidence, prices: Prices) -> Message | None:
+    """That an engine failed while it loaded weights that take little of an empty card: no setting of it is at fault.
+
+    ``None`` where it is not so, or the failure's own figures tell what held the card.
+    """
+    root, load = evidence.root, prices.base.estimate.phases.get("load")
+    if root is None or root.kind != "device" or root.phase != "load" or not is_serving(prices.job) or load is None:
+        return None
+    capacity = prices.capacity_bytes or 0.0
+    counted = root.requested_bytes or root.allocated_bytes or root.free_bytes
+    if counted or load.total_bytes > _EASILY * capacity:
+        return None
+    return say("fixes.note.loads-easily", weight_bytes=load.total_bytes, capacity_bytes=capacity)
+
+
+_EASILY: Final = 0.5
+"""Share of the card that weights take at most so that loading them alone cannot fill it."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
-from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, measured, of_this_run
+from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, loads_easily, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.moves import CLASSES, strongest, variants_on
 from oomdoc.diagnosis.planning.patching import Written, as_spelled, patched
@@ -109,6 +109,9 @@ def planning_for(
     if prices is not None:
         prices = prices.measured_by(measured(evidence, prices))
         context = of_this_run(evidence, prices, context)
+        if (note := loads_easily(evidence, prices)) is not None:
+            context = replace(context, causes=("other-process",))
+            return Planning(plans=_cause_plans(_advice(prices.job, context), prices.job, None, (note,)))
     advice = _advice(prices.job if prices else job, context)
     first = likely[0] if likely else ""
     if prices is None:
@@ -153,12 +156,16 @@ def planning_for(
     own = tuple(_if_not_enough(plan, found, prices) if plans else plan for plan in of_causes)
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
-    singles = tuple(
-        replace(single, change=_effect(single.change, ineffective))
-        for single in (as_spelled(each, evidence) for each in found.singles)
-    )
+    ordered = [_in_order(plan, first, ineffective) for plan in plans[:_MAX_SHOWN_PLANS]]
+    return _in_own_keys(replace(found, plans=tuple(ordered)), evidence, prices.job, ineffective)
+
+
+def _in_own_keys(found: Planning, evidence: Evidence, job: Job, ineffective: Collection[str]) -> Planning:
+    """The plans and fixes in the keys of the person's files."""
+    spelled = [as_spelled(each, evidence) for each in found.singles]
+    singles = tuple(replace(single, change=_effect(single.change, ineffective)) for single in spelled)
     written: Written = {}
-    shown = [_said(_in_order(p, first, ineffective), evidence, prices.job, written) for p in plans[:_MAX_SHOWN_PLANS]]
+    shown = [_said(plan, evidence, job, written) for plan in found.plans]
     return replace(found, singles=singles, plans=_written_first(shown))
 
 
