@@ -5,6 +5,7 @@ Questions in the field's ordinary words, English or Chinese; a word decides only
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -76,12 +77,17 @@ def _format(text: str) -> str | None:
     places = {
         name.partition(":")[0]: found.start()
         for name, pattern in ROWS.group("format").items()
-        if (found := next((m for m in pattern.finditer(text) if not of_cache(text, *m.span())), None)) is not None
+        if (found := next((m for m in pattern.finditer(text) if _is_meant(text, m)), None)) is not None
     }
     if not places:
         return None
     width = _WIDTHS.get(min(places, key=lambda name: places[name]), 4)
     return next(name for name in places if _WIDTHS.get(name, 4) == width)
+
+
+def _is_meant(text: str, found: re.Match[str]) -> bool:
+    """Whether a format is that of the weights, and not denied: "without 8bit quantization"."""
+    return not of_cache(text, *found.span()) and not negated(text, found.start())
 
 
 _WIDTHS: Final = {"none": 16, "fp8": 8, "int8": 8, "gptq-int8": 8, "q8_0": 8}

@@ -256,6 +256,12 @@ def _is_own_loop(frames: Sequence[Frame]) -> bool:
     return bool(files) and not any(part in file for file in files for part in _TRAINERS)
 
 
+def _is_wsl(evidence: Evidence) -> bool:
+    """Whether Linux under Windows is at work, and not Windows itself (a drive's letter)."""
+    shown = (sign.span.text.lower() for sign in evidence.signs if sign.name == "host-ram/on-windows")
+    return any(mark in text for text in shown for mark in ("wsl", "/mnt/", "desktop-"))
+
+
 def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -263,6 +269,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     failure, refusals, outcome = evidence.root, _refusals(evidence), evidence.outcome
     other = outcome.name if outcome is not None and outcome.kind == "other" else None
     missing = map(_missing_bytes, refusals)
+    filled = failure is not None and failure.kind == "host"
     return {
         "pids": tuple(dict.fromkeys(pids)),
         "holders": _holders(evidence),
@@ -278,13 +285,13 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "typed": {name: key for name, fact in evidence.facts.items() if (key := typed_key(fact)) is not None},
         **{name: not said.isdisjoint(shown_by) for name, shown_by in _SAID.items()},
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
-        "host_failed": failure is not None and failure.kind == "host",
+        "host_failed": filled,
         "of_host": evidence.outcome is not None and evidence.outcome.memory == "host",
         "state_dict_functions": any(
             "checkpoint/state_dict" in frame.file for frame in (failure.frames if failure is not None else ())
         ),
         "locked_limit": next(evidence.find("locked-memory-refused"), None) is not None,
-        "wsl": "host-ram/on-windows" in said and failure is not None and failure.kind == "host",
+        "wsl": filled and _is_wsl(evidence),
         "killed": failure is not None and failure.signal.name == "exit-137",
         "autotunes": failure is not None and any(f.function in TUNES for f in failure.frames),
         "gathers_whole": failure is not None
@@ -299,7 +306,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
             for d in evidence.documents
             for s in d.settings
         ),
-        "paging_file": "paging-file-too-small" in signals,
+        "paging_file": "paging-file-too-small" in signals
+        or (filled and "host-ram/on-windows" in said and not _is_wsl(evidence)),
         "nccl_shared": "nccl-shm-failed" in signals,
         "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,
         "scheduler": next(
