@@ -197,12 +197,17 @@ def image_size(job: Job, context: Context) -> Iterator[Variant]:
     if "vision-tokens" not in context.causes[:2] and not context.facts.get("in_vision_tower"):
         return
     limited, video = (line_of(context.framework, name) for name in ("image-limit", "video-size"))
-    if job.max_pixels is None and limited is not None:
+    if job.max_pixels is None and context.facts.get("image_limit_named"):
+        yield step("image-size.reaches", 0.4, line=_BATCH_SHAPES)
+    elif job.max_pixels is None and limited is not None:
         yield step("image-size.limited", 0.5, line=limited)
     elif job.max_pixels is None:
         yield step("image-size.how", 0.5, line=context.line("image-size", _PROCESSOR))
     if job.video_frames and video is not None:
         yield step("image-size.video", 0.6, line=video)
+
+
+_BATCH_SHAPES: Final = "print(batch['input_ids'].shape, batch['pixel_values'].shape)"
 
 
 @remedy("same-numbers", "any", causes=["other-process"])

@@ -265,6 +265,7 @@ _STEPS: Final = frozenset(
         "entropy-chunks.how",
         "wrap-layers.how",
         "fewer-prompts.how",
+        "fewer-prompts.history",
         "fewer-at-warm-up.how",
         "mps-limit.how",
         "compile-off.untuned",

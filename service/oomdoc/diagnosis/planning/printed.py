@@ -212,7 +212,9 @@ _WHOLE_MODEL_BYTES: Final = 4 * GIB
 _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
 _SAID: Final[Mapping[str, tuple[str, ...]]] = {
     "calibrates": ("activations/calibration",),
+    "conversation": ("grows-with-conversation",),
     "in_vision_tower": ("vision-tokens/tower",),
+    "image_limit_named": ("vision-tokens/size-set",),
     "device_map": ("inactive-setting/map-of-devices",),
     "pins": ("host-ram/pinned",),
     "preprocessing": ("fails-while-preprocessing", "host-ram/dataset"),
