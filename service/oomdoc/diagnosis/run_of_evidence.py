@@ -94,7 +94,11 @@ def run_as_told(evidence: Evidence, job: Job) -> Job:
     """Inference where a failure is only told of and nothing in it is of training: "a 13B on a 3090 runs out"."""
     outcome = evidence.outcome
     trained = job.objective or job.method or any(job.get(name) is not None for name in _OF_TRAINING)
-    if trained or outcome is None or outcome.kind != "said" or evidence.documents or job.framework is not None:
+    root = evidence.root
+    shown = root is not None and (root.requested_bytes or root.frames)  # a message quoted in a sentence shows no place
+    if trained or outcome is None or shown or evidence.documents or job.framework is not None:
+        return job
+    if outcome.kind not in ("said", "device"):
         return job
     if evidence.value("phase") in _TRAINS_IN or asked_of(evidence, failed=True).trains:
         return job
