@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from oomdoc.diagnosis.cases import Vote
-from oomdoc.diagnosis.observed import trained_before
+from oomdoc.diagnosis.observed import failed_in, trained_before
 from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
@@ -196,7 +196,8 @@ class View:
         if self.estimate is None:
             return "unknown"
         phases, peak = self.estimate.phases, self.estimate.peak_phase
-        failed = [name for name in _PRICED.get(self.phase, ()) if name in phases] if self.phase_shown else []
+        phase = failed_in(self.failure) if self.failure is not None and self.failure.frames else self.phase
+        failed = [name for name in _PRICED.get(phase, ()) if name in phases] if self.phase_shown else []
         return peak if not failed or peak in failed else max(failed, key=lambda name: phases[name].total_bytes)
 
     @cached_property
@@ -229,7 +230,7 @@ _PRICED: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("forward", "loss", "backward"), ("forward", "loss", "backward")),
     **dict.fromkeys(("optimizer-init", "optimizer-step"), ("optimizer-step",)),
     "eval": ("evaluation",),
-    "log-prob": ("log-probabilities",),
+    "log-probabilities": ("log-probabilities",),
     "generate": ("rollout",),
     "weight-sync": ("weight-sync",),
 }

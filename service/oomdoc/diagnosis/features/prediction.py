@@ -27,7 +27,7 @@ _EARLY_PHASES: Final = frozenset({"load", "engine-init", "unknown"})
 """Phases in which weights may still be on their way to the card."""
 _CLOSE: Final = 0.05
 _ENGINE: Final = "rollout engine"
-_ENGINE_MAY_SLEEP: Final = frozenset({"forward", "loss", "backward", "optimizer-step", "log-prob"})
+_ENGINE_MAY_SLEEP: Final = frozenset({"forward", "loss", "backward", "optimizer-step"})
 """Phases of a failure in which the engine of a trainer that puts it to sleep holds next to nothing."""
 _ASLEEP: Final = 0.1
 """Part of what an engine holds while it generates, below which it is asleep."""

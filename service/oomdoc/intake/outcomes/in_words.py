@@ -39,6 +39,8 @@ _ASKS_OF_TOPIC: Final = 0.7
 """The same where that question is of a topic that is known."""
 _SURE_TOPIC: Final = 0.9
 """Probability of a topic from which a text that complains of nothing is a question of it."""
+_COMPLAINS_WITHOUT_A_MARK: Final = 0.2
+"""Probability of a complaint below which words without any question mark may still be about a topic."""
 _COMPLAINS_IN_A_QUESTION: Final = 0.3
 """Probability of a complaint below which such a sentence speaks of no failure."""
 _OTHER_SUBJECT: Final = 0.6
@@ -74,6 +76,7 @@ def complaint_of(
         within = asks_on(outcome.span.text, outcome.span.column - 1)
         # A question of a topic that is known, with no complaint in it, whatever sign ends it.
         of_topic = asked.complaint < min(asked.question, _COMPLAINS_IN_A_QUESTION)
+        of_topic = of_topic and (wanted.questions > 0 or asked.complaint < _COMPLAINS_WITHOUT_A_MARK)
         of_topic = of_topic and _topic_in(words) >= _SURE_TOPIC
         asks = (asked.question >= _ASKS or of_topic) or (
             within
