@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache, partial
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from oomkb.catalog import gpus, models
 from oomkb.dataclass import dataclass
-from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError, Note, note
+from oomkb.errors import ARITHMETIC_ERRORS, CatalogError, JobError, Note, OomdocError, note
 from oomkb.frameworks import complete, otherwise
 from oomkb.memory import model as memory
 from oomkb.memory.device import Device
@@ -82,6 +83,14 @@ def price_planned(job: Job) -> Priced:
     return replace(priced, estimate=replace(priced.estimate, warnings=(*priced.estimate.warnings, *misspelt)))
 
 
+def price_if_possible(job: Job, fields: Mapping[str, Any] = MappingProxyType({})) -> Priced | None:
+    """The job with these fields set, priced; ``None`` for one that no run can be."""
+    try:
+        return price(job.with_fields(fields))
+    except (OomdocError, *ARITHMETIC_ERRORS):
+        return None
+
+
 @lru_cache(maxsize=1024)
 def _misspelt(name: str) -> Note | None:
     """A key of a job document that is no field, and is spelt almost like one."""
@@ -135,10 +144,7 @@ def shape_of(job: Job) -> ModelShape:
     if isinstance(job.model, str):
         entry = models.find(job.model)
         if entry is not None:
-            length = models.length_in_name(job.model)
-            own = models.context_length(entry.config) or 0
-            longer = length if length is not None and own < _SAME_LENGTH * length else None
-            return _named_shape(entry.name, untied=is_litgpt(job), length=longer)
+            return _named_shape(entry.name, untied=is_litgpt(job), length=models.length_in_name(job.model))
         if job.params_b is None:
             raise JobError(
                 f"{job.model!r} is not in the model catalogue",
@@ -164,12 +170,14 @@ _SAME_LENGTH: Final = 0.9
 
 @lru_cache(maxsize=1024)
 def _named_shape(name: str, *, untied: bool = False, length: int | None = None) -> ModelShape:
+    """The shape of a catalogued model, with the context of ``length`` tokens that a longer variant's name states."""
     entry = models.find(name)
     if entry is None:
         raise CatalogError(
             f"{name!r} is not in the model catalogue", where="model", note=note("job.model-unknown", model=name)
         )
-    longer = {"max_position_embeddings": length} if length else {}
+    is_longer = length is not None and (models.context_length(entry.config) or 0) < _SAME_LENGTH * length
+    longer = {"max_position_embeddings": length} if is_longer else {}
     return ModelShape.from_config({**entry.config, **longer, **(_UNTIED if untied else {})})
 
 

@@ -145,6 +145,11 @@ class Outcome:
         """Whether something failed, for memory or for another reason."""
         return self.kind not in ("question", "healthy")
 
+    @property
+    def tells_of_shortage(self) -> bool:
+        """Whether a card refused memory, or a person says that memory ran out."""
+        return self.kind in ("device", "said")
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:

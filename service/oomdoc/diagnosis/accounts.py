@@ -293,7 +293,7 @@ def weights_alone(view: View) -> Iterator[Account]:
     failure, capacity = view.failure, view.bytes_of("capacity")
     # An engine that looks for room for its cache, or warms up, has its weights on the card.
     outcome = view.evidence.outcome
-    refused = outcome is not None and outcome.kind in ("device", "said")
+    refused = outcome is not None and outcome.tells_of_shortage
     spread = view.is_stated("tp") and last_signal(view, "sglang-load-end", "vllm-weights") is None
     starting = view.phase in ("load", "unknown") or (view.phase == "engine-init" and (refused or spread))
     if failure is None or failure.kind != "device" or not capacity or not starting:

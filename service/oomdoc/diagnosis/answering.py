@@ -11,6 +11,7 @@ from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
 from oomdoc.diagnosis.forms import (
     CARD_USABLE,
     FITS,
+    LITTLE_HOST_BYTES,
     beyond_share,
     host_is_short,
     most_of,
@@ -243,8 +244,7 @@ def _share(about: Plain) -> Iterator[Message]:
 
 def _host(about: Plain) -> Iterator[Message]:
     """Host memory of one machine: of what is offloaded, and of loading where that is asked."""
-    job, estimate = about.job, about.estimate
-    have = (job.host_gib or 0.0) * GIB
+    job, estimate, have = about.job, about.estimate, (about.job.host_gib or 0.0) * GIB
     if (job.offload or estimate.served) and estimate.host_bytes >= GIB:
         if not host_is_short(job, estimate):
             key = "answer.host-of" if have else "answer.host"
@@ -256,7 +256,7 @@ def _host(about: Plain) -> Iterator[Message]:
         files = [terms.get("mapped files", 0.0) for terms in phases]
         mapped = most_of(estimate, "weights") * (job.world or 1) or max(files, default=0.0)
         own = max((sum(t.values()) - f for t, f in zip(phases, files, strict=True)), default=LIBRARIES_BYTES)
-        key = "answer.host-load" if own > 4 * GIB else "answer.host-load-little"  # little but CUDA's libraries
+        key = "answer.host-load" if own > LITTLE_HOST_BYTES else "answer.host-load-little"
         yield say(key, own_bytes=own, mapped_bytes=mapped)
 
 

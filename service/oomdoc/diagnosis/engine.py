@@ -18,7 +18,7 @@ from oomdoc.diagnosis.explaining import asks_concept, found_topics, of_the_other
 from oomdoc.diagnosis.features import features_of
 from oomdoc.diagnosis.forms import Side, compared
 from oomdoc.diagnosis.grids import grid_beside_failure, grid_for
-from oomdoc.diagnosis.inferring import Inference, infer
+from oomdoc.diagnosis.inferring import infer
 from oomdoc.diagnosis.logits import kept_logits, with_whole_logits
 from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.own_figures import sees_figures
@@ -37,7 +37,7 @@ from oomdoc.diagnosis.proven_causes import proven_causes
 from oomdoc.diagnosis.questions import questions_for
 from oomdoc.diagnosis.ranker import rank
 from oomdoc.diagnosis.regressions import affecting, distinct, suspects
-from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inferred, Outlook, TensorMatch, Verdict
+from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Inference, Inferred, Outlook, TensorMatch, Verdict
 from oomdoc.diagnosis.run_of_evidence import (
     SPLIT,
     card_by_number,
@@ -259,8 +259,8 @@ def _worked_out(
     if whole is not None:
         job, priced, _ = whole
     if priced is not None and (running or not planned):
-        on_card = None if planned else smaller_card(evidence, job, priced)
-        inference = infer(evidence, job, priced) if on_card is None else Inference(*on_card[:2], on_card[2:])
+        smaller_one = None if planned else smaller_card(evidence, job, priced)
+        inference = smaller_one or infer(evidence, job, priced)
         if whole is not None:
             inference = replace(inference, inferred=(*inference.inferred, whole[2]))
         job, priced = inference.job, inference.priced

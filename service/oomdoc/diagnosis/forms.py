@@ -30,6 +30,8 @@ CARD_USABLE: Final = 0.94
 """Share of a card that runs may take together; the rest is what CUDA holds for them."""
 HOST_USABLE: Final = 0.9
 """Share of the host memory that the system leaves to one job."""
+LITTLE_HOST_BYTES: Final = 4 * GIB
+"""Host memory below which CUDA's libraries, which nothing here measures, are most of it."""
 _PLAINLY_MORE: Final = 1.05
 
 

@@ -24,17 +24,16 @@ from oomdoc.diagnosis.observed import (
     went_well,
 )
 from oomdoc.diagnosis.planning.search import cheapest_sets
-from oomdoc.diagnosis.result import IMPLIED, Conflict, Inferred
+from oomdoc.diagnosis.result import IMPLIED, Conflict, Inference, Inferred
 from oomdoc.diagnosis.run_of_evidence import STAGE_OPEN
 from oomdoc.diagnosis.usual_need import WHY
 from oomdoc.diagnosis.view import trained_beyond
 from oomdoc.evidence import Evidence, Failure, Message, say
 from oomkb.dataclass import dataclass
-from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import PLAIN
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Assumption, Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, price_if_possible
 from oomkb.units import GIB
 
 _AGREES: Final = -2.5
@@ -47,17 +46,6 @@ _MIN_LOG_ODDS: Final = 3.0
 _MAX_SINGLES: Final = 14
 _MAX_PAIRS: Final = 60
 _SHARE: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """The job with what was inferred, priced."""
-
-    job: Job
-    priced: Priced
-    inferred: tuple[Inferred, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-    """One without a field: no plausible run explains what was seen, and none is priced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +127,13 @@ def _loaded_wider(job: Job, priced: Priced, seen: Observed) -> Inference:
         return Inference(job, priced)
     fields = {"param_dtype": "fp32", "framework": PLAIN}
     wide = _priced(job, (_Option("param_dtype", "fp32", 0.0, fields),), seen)
-    half = _price(job, {"framework": PLAIN, "param_dtype": "bf16"})
+    half = price_if_possible(job, {"framework": PLAIN, "param_dtype": "bf16"})
     base = _Candidate((), priced, 0.0, 0.0, half.estimate.process_bytes if half is not None else None)
     if wide is None or not wide.shown_bytes or abs(math.log(wide.shown_bytes / held)) > _SAME:
         return Inference(job, priced)
     why = _why("param_dtype", "fp32", wide, base, seen)
     found = job.assuming({name: Assumption(value, IMPLIED) for name, value in fields.items()})
-    return Inference(found, _price(found, {}) or wide.priced, (Inferred("param_dtype", "fp32", 0.9, why),))
+    return Inference(found, price_if_possible(found, {}) or wide.priced, (Inferred("param_dtype", "fp32", 0.9, why),))
 
 
 _IMAGES_DECIDE: Final = 1.25
@@ -217,19 +205,11 @@ def _likelihood(job: Job, fields: Mapping[str, Any], priced: Priced, seen: Obser
     total = likelihood(priced.estimate, priced.job, priced.shape.dims.vocab, seen)
     shown = _compared(priced.estimate, seen) if seen.figure_bytes else None
     for name, value, held in seen.worked:
-        found = _price(job, {**fields, name: value} if name else fields)
+        found = price_if_possible(job, {**fields, name: value} if name else fields)
         if found is not None:
             total += went_well(found.estimate, held)
             shown = shown or (found.estimate.process_bytes if held else found.estimate.needed_bytes)
     return total, shown
-
-
-def _price(job: Job, fields: Mapping[str, Any]) -> Priced | None:
-    """The job with these fields set, priced; ``None`` for an impossible one."""
-    try:
-        return price(job.with_fields(fields))
-    except (OomdocError, *ARITHMETIC_ERRORS):
-        return None
 
 
 def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]]:
@@ -297,7 +277,7 @@ def _search(job: Job, base: _Candidate, seen: Observed) -> list[_Candidate]:
 
 def _priced(job: Job, options: tuple[_Option, ...], seen: Observed) -> _Candidate | None:
     fields = {n: v for option in options for n, v in option.fields.items()}
-    found = _price(job, fields)
+    found = price_if_possible(job, fields)
     if found is None:
         return None
     agreement, shown = _likelihood(job, fields, found, seen)
@@ -342,7 +322,7 @@ def _concluded(job: Job, base: _Candidate, best: _Candidate, tried: Sequence[_Ca
         assumed |= {n: Assumption(v, IMPLIED) for n, v in option.fields.items() if v is not None}
     cleared = job.with_fields({n: None for o in best.options for n in o.fields if n != "dp" or job.dp is not None})
     found = cleared.assuming(assumed)
-    return Inference(found, _price(found, {}) or best.priced, tuple(inferred), tuple(conflicts))
+    return Inference(found, price_if_possible(found, {}) or best.priced, tuple(inferred), tuple(conflicts))
 
 
 def _why(field: str, value: Any, with_: _Candidate, without: _Candidate, seen: Observed) -> Message:

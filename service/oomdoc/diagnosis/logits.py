@@ -9,11 +9,10 @@ from oomdoc.diagnosis.result import IMPLIED, Inferred
 from oomdoc.diagnosis.tensors import Scene, tensors_for
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Evidence, Message, say
-from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import has
 from oomkb.kept import lazy
 from oomkb.memory.job import Assumption, Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, price_if_possible
 from oomkb.units import GIB
 
 _LOGIT_BYTES: Final = 4
@@ -37,9 +36,7 @@ def with_whole_logits(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job
     if not matches or matches[0].cause != "logits" or matches[0].match < _LEAST_MATCH:
         return None
     whole = job.assuming({n: Assumption(v, IMPLIED) for n, v in ({"fused_ce": False} | implied).items()})
-    try:
-        found = price(whole)
-    except (OomdocError, *ARITHMETIC_ERRORS):
+    if (found := price_if_possible(whole)) is None:
         return None
     why = say("inferred.whole-logits", asked_bytes=failure.requested_bytes)
     return whole, found, Inferred("fused_ce", value=False, probability=matches[0].match, why=why)

@@ -13,6 +13,7 @@ from oomdoc.intake.asked import Asked
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
+from oomkb.pricing import Priced
 from oomkb.records.case import Fix, Standing
 from oomkb.retrieval.threads import KnownThread
 from oomkb.topics import Topic
@@ -190,6 +191,17 @@ class Conflict:
     stated: Any
     likely: Any
     why: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """The job with what was inferred, priced."""
+
+    job: Job
+    priced: Priced
+    inferred: tuple[Inferred, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    """One without a field: no plausible run explains what was seen, and none is priced."""
 
 
 @dataclass(frozen=True, slots=True)

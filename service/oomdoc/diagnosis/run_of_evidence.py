@@ -83,22 +83,18 @@ def of_unknown_stage(evidence: Evidence, job: Job) -> Job:
     """
     single = (job.world or (job.gpus or 1) * (job.nodes or 1)) < 2
     split = any((job.get(name) or 1) > 1 for name in ("tp", "pp"))
-    if job.sharding is not None or single or split or job.objective == "inference":
-        return job
-    if not evidence.value("sharded"):
+    if job.sharding is not None or single or split or job.objective == "inference" or not evidence.value("sharded"):
         return job
     return job.assuming({"sharding": Assumption("zero3", STAGE_OPEN)})
 
 
 def run_as_told(evidence: Evidence, job: Job) -> Job:
     """Inference where a failure is only told of and nothing in it is of training: "a 13B on a 3090 runs out"."""
-    outcome = evidence.outcome
+    root, outcome = evidence.root, evidence.outcome
     trained = job.objective or job.method or any(job.get(name) is not None for name in _OF_TRAINING)
-    root = evidence.root
     shown = root is not None and (root.requested_bytes or root.frames)  # a message quoted in a sentence shows no place
-    if trained or outcome is None or shown or evidence.documents or job.framework is not None:
-        return job
-    if outcome.kind not in ("said", "device"):
+    told = outcome is not None and outcome.tells_of_shortage and not shown
+    if trained or not told or evidence.documents or job.framework is not None:
         return job
     if evidence.value("phase") in _TRAINS_IN or asked_of(evidence, failed=True).trains:
         return job

@@ -13,13 +13,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.forms import needed_of
-from oomdoc.diagnosis.result import IMPLIED, Inferred
+from oomdoc.diagnosis.result import IMPLIED, Inference, Inferred
 from oomdoc.evidence import Evidence, say
 from oomkb.catalog import gpus
-from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.estimate import Estimate, Interval, Later
 from oomkb.memory.job import Assumption, Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, price_if_possible
 from oomkb.units import GIB
 
 MAX_NEED_OF_CARD: Final = 2.5
@@ -45,10 +44,8 @@ def with_usual_need(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, 
     tried: list[tuple[Job, Priced]] = []
     for fields in _smaller(job, priced.job):
         found = job.assuming({name: Assumption(value, WHY) for name, value in fields.items()})
-        try:
-            tried.append((found, price(found)))
-        except (OomdocError, *ARITHMETIC_ERRORS):
-            continue
+        if (smaller := price_if_possible(found)) is not None:
+            tried.append((found, smaller))
     if not tried:
         return None
     tried.sort(key=lambda run: needed_of(run[1].estimate))
@@ -83,14 +80,14 @@ def _up_to(estimate: Estimate, default: Estimate, most: float) -> Estimate:
     return replace(estimate, intervals=Later(spans))
 
 
-def smaller_card(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, Priced, Inferred] | None:
+def smaller_card(evidence: Evidence, job: Job, priced: Priced) -> Inference | None:
     """The run on a smaller card of the same name, where it failed and the larger one would surely hold it.
 
     "A V100" is a card of 32 GB or of 16, and nobody who runs out of memory has room to spare.
     """
     root, fits = evidence.root, priced.estimate.fits_probability
-    kinds = ("device", "said")
-    told = evidence.outcome is not None and evidence.outcome.kind in kinds and (root is None or root.kind == "device")
+    outcome = evidence.outcome
+    told = outcome is not None and outcome.tells_of_shortage and (root is None or root.kind == "device")
     stated = job.gpu is None or job.capacity_gib is not None or (root is not None and root.capacity_bytes)
     if not told or stated or not job.has_model or (fits or 0.0) < _SURELY_FITS:
         return None
@@ -100,12 +97,10 @@ def smaller_card(evidence: Evidence, job: Job, priced: Priced) -> tuple[Job, Pri
     if small is None:
         return None
     known = job.assuming({"capacity_gib": Assumption(small / GIB, IMPLIED)})
-    try:
-        found = price(known)
-    except (OomdocError, *ARITHMETIC_ERRORS):
+    if (found := price_if_possible(known)) is None:
         return None
     why = say("inferred.smaller-card", small_bytes=small, large_bytes=large, needed_bytes=needed)
-    return known, found, Inferred("capacity_gib", round(small / GIB, 2), _OF_TWO_CARDS, why)
+    return Inference(known, found, (Inferred("capacity_gib", round(small / GIB, 2), _OF_TWO_CARDS, why),))
 
 
 _SURELY_FITS: Final = 0.9

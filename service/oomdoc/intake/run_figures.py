@@ -139,7 +139,7 @@ def figures_of(
 
 def _failing_cards(held_at: Sequence[Signal], outcome: Outcome | None) -> Iterator[Fact]:
     """How many cards a run fails on that went well on others."""
-    failed = outcome is not None and outcome.kind in ("device", "said")
+    failed = outcome is not None and outcome.tells_of_shortage
     well = {s.data["value"] for s in held_at if s.name == "held-at" and s.data.get("field") == "cards"}
     others = [s for s in held_at if s.name == "size-beside" and s.data.get("field") == "cards"]
     if failed and well and len({s.data["value"] for s in others}) == 1:

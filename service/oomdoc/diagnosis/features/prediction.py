@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from typing import Final
 
@@ -10,6 +10,7 @@ from oomdoc.diagnosis.features.sizes import bucket
 from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import say
+from oomkb.memory.estimate import Phase
 
 _FULLNESS_ENDS: Final = {"far-below": 0.5, "below": 0.85, "near": 1.0, "above": 1.5, "far-above": 4.0, "beyond": inf}
 _WEIGHTS_ENDS: Final = {"few": 0.2, "part": 0.5, "most": 0.8, "nearly-all": 1.0, "exceed": inf}
@@ -61,7 +62,7 @@ def features(view: View) -> Iterator[Feature]:
         said = say("feature.predicted", peak_bytes=estimate.process_bytes, capacity_bytes=capacity)
         name = bucket(view.fullness, _FULLNESS_ENDS)
         yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said if view.supposed is None else None)
-    yield from _engine_share(view, capacity)
+    yield from _engine_share(view, estimate.phases, capacity)
     yield from _whole_copies(view, estimate.params, capacity)
     yield from _request(view, estimate.params)
 
@@ -89,11 +90,10 @@ def _shares(view: View) -> Iterator[Feature]:
             yield Feature(f"share:{cause}", min(value, 1.0), message if view.supposed is None else None)
 
 
-def _engine_share(view: View, capacity: int) -> Iterator[Feature]:
+def _engine_share(view: View, phases: Mapping[str, Phase], capacity: int) -> Iterator[Feature]:
     """A colocated engine: asleep when it failed, or with a share that leaves too little for the weights."""
     rollout = None if "rollout" in view.job.assumed else view.job.rollout
     share = view.stated("rollout.gpu_memory_utilization")
-    phases = view.estimate.phases if view.estimate is not None else {}
     if "rollout" in phases and view.phase in _ENGINE_MAY_SLEEP and view.phase_shown:
         held = phases[view.fullest].terms_bytes.get(_ENGINE, 0.0)
         if held < _ASLEEP * min(phases["rollout"].terms_bytes[_ENGINE], capacity):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import DEEPSPEED, Context, Variant, remedy
 from oomdoc.diagnosis.fixes._remedy import step as any_step
-from oomdoc.diagnosis.forms import CARD_USABLE, HOST_USABLE
+from oomdoc.diagnosis.forms import CARD_USABLE, HOST_USABLE, LITTLE_HOST_BYTES
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP
@@ -162,12 +162,8 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
     if scheduler in lines:
         form = "limit-need" if gib else "limit-of" if known else "limit-for" if needed else "limit"
         yield _step(form, 0.6, line=lines[scheduler], needed_bytes=needed, limit_bytes=known or 0)
-    elif gib and needed >= _LITTLE_BYTES:
+    elif gib and needed >= LITTLE_HOST_BYTES:
         yield _step("more", 0.8, needed_bytes=needed)
-
-
-_LITTLE_BYTES: Final = 4 * GIB
-"""A need below this is not what filled the memory of a machine."""
 
 
 def _load_line(job: Job, context: Context, dtype: str) -> str:

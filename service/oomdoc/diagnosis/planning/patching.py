@@ -13,7 +13,6 @@ from oomdoc.diagnosis.planning.spelling import key_of, spelt_in, value_of, with_
 from oomdoc.diagnosis.result import Change, Plan, SingleFix
 from oomdoc.evidence import Document, Evidence
 from oomdoc.intake.configs import Patched, Text, patch
-from oomdoc.intake.configs.read_back import unified
 from oomkb.errors import OomdocError
 
 _ENGINES: Final = frozenset({"deepspeed", "accelerate"})
@@ -154,9 +153,7 @@ class _Patches:
     def diff(self, document: Document, changes: Mapping[str, Any]) -> str:
         """The unified diff; empty where nothing is changed."""
         done = self._of(document, changes)
-        if done is None or not done.diff or document.first_line == 1:
-            return done.diff if done is not None else ""
-        return unified(document.text, done.text, document.source, document.first_line)
+        return done.diff if done is not None else ""
 
     def settings(self, document: Document, changes: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
         """The settings that the changes write: key, value before (``None``: not there) and value after."""
@@ -183,7 +180,13 @@ def _patch(document: Document, changes: Mapping[str, Any]) -> Patched | None:
     if not changes:
         return None
     try:
-        done = patch(document.text, filename=document.source, framework=document.framework, changes=changes)
+        done = patch(
+            document.text,
+            filename=document.source,
+            framework=document.framework,
+            changes=changes,
+            first_line=document.first_line,
+        )
     except OomdocError:
         return None
     return None if done.error else done

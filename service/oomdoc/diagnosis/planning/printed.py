@@ -272,6 +272,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     other = outcome.name if outcome is not None and outcome.kind == "other" else None
     missing = map(_missing_bytes, refusals)
     filled = failure is not None and failure.kind == "host"
+    windows = filled and "host-ram/on-windows" in said
+    wsl = windows and _is_wsl(evidence)
     return {
         "pids": tuple(dict.fromkeys(pids)),
         "holders": _holders(evidence),
@@ -293,7 +295,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
             "checkpoint/state_dict" in frame.file for frame in (failure.frames if failure is not None else ())
         ),
         "locked_limit": next(evidence.find("locked-memory-refused"), None) is not None,
-        "wsl": filled and _is_wsl(evidence),
+        "wsl": wsl,
         "killed": failure is not None and failure.signal.name == "exit-137",
         "autotunes": failure is not None and any(f.function in TUNES for f in failure.frames),
         "gathers_whole": failure is not None
@@ -308,8 +310,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
             for d in evidence.documents
             for s in d.settings
         ),
-        "paging_file": "paging-file-too-small" in signals
-        or (filled and "host-ram/on-windows" in said and not _is_wsl(evidence)),
+        "paging_file": "paging-file-too-small" in signals or (windows and not wsl),
         "nccl_shared": "nccl-shm-failed" in signals,
         "allocator_variable": _VARIABLES.get(failure.signal.name, _CUDA) if failure is not None else _CUDA,
         "scheduler": next(

@@ -77,13 +77,11 @@ def _assembled(docs: list[Doc]) -> list[Doc]:
 def merge_shell(docs: list[Doc]) -> list[Doc]:
     """Arrays, strings of flags and second commands belong to the command that a script runs."""
     docs = _assembled(docs)
-    if len(docs) > 1 and not any(d.programs.strip() for d in docs):  # settings a line, of no command
-        docs = [_joined(docs)]
-        recognise_doc(docs[0])
     mains = [d for d in docs if d.table is not None]
-    if not docs or len({d.table.name for d in mains if d.table}) > 1:
+    bare = len(docs) > 1 and not any(d.programs.strip() for d in docs)  # settings a line, of no command
+    if not docs or (len({d.table.name for d in mains if d.table}) > 1 and not bare):
         return docs
-    if not mains:
+    if bare or not mains:
         joined = _joined(docs)
         recognise_doc(joined)
         return [joined]

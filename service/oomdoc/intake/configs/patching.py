@@ -149,10 +149,13 @@ _NOTHING: Final = "none of the changes can be written into this file"
 _ORDER: Final = ("framework", "method", "quant", "objective")
 
 
-def patch(text: str, *, filename: str, framework: str | None = None, changes: Mapping[str, Any]) -> Patched:
+def patch(
+    text: str, *, filename: str, framework: str | None = None, changes: Mapping[str, Any], first_line: int = 1
+) -> Patched:
     """Write job fields into a config, command or script.
 
     :param changes: (dotted) job field -> new value; ``None`` takes the setting out. ``env.NAME`` sets a variable.
+    :param first_line: where the text begins in its file.
 
     Comments, order, quoting, line endings and every other line stay as they are.
     """
@@ -191,13 +194,13 @@ def patch(text: str, *, filename: str, framework: str | None = None, changes: Ma
     if bad:
         kept = {name: value for name, value in changes.items() if name in wanted and name not in bad}
         again = (
-            patch(text, filename=filename, framework=framework, changes=kept)
+            patch(text, filename=filename, framework=framework, changes=kept, first_line=first_line)
             if kept
             else Patched(text, error=_NOTHING, framework=_named(original))
         )
         return replace(again, unplaced=MappingProxyType({**unplaced, **bad, **again.unplaced}))
     error = None if wanted or not changes else _NOTHING
-    diff = unified(text, source.text, filename)
+    diff = unified(text, source.text, filename, first_line)
     return Patched(source.text, diff, MappingProxyType(unplaced), error, _named(original))
 
 

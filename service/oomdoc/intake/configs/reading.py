@@ -231,11 +231,10 @@ def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
 def _document(doc: Doc, source: Source, lines: Lines, shift: int = 0) -> Document:
     start = 0 if doc.whole_file else source.text.rfind("\n", 0, max(0, doc.start - shift)) + 1
     end = len(source.text) if doc.whole_file else doc.end - shift
-    text = source.text[start:end]
-    if doc.form == "shell" and (command := without_words(text)) != text:
-        text = command
-    elif source.text[end : end + 1] == "\n":
-        text += "\n"
+    whole = source.text[start:end]
+    text = without_words(whole) if doc.form == "shell" else whole
+    if text == whole and source.text[end : end + 1] == "\n":
+        text += "\n"  # its last line ends as the others do
     return Document(
         framework=doc.table.name if doc.table else UNKNOWN,
         form=doc.form,

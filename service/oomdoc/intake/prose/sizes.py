@@ -56,7 +56,7 @@ def sizes_of(
         else:
             sure = 0.85 if inside else _capacity(text, start, end, before, behind, cards)
         if sure and (_RE["in_all_before"].search(before) or _RE["in_all_behind"].match(behind)):
-            if count < _SEVERAL:
+            if count <= 1:
                 continue  # what cards hold together that nobody counts is no card's
             gib /= count
         beside = inside or any(
@@ -74,7 +74,6 @@ def sizes_of(
 
 _MAX_UNIFIED_GIB: Final = 1024
 """What the largest machine whose card shares the host's memory may hold; other cards hold less than 300."""
-_SEVERAL: Final = 2
 _BESIDE: Final = 2
 """Characters between a size and the name of the card that it is of."""
 

@@ -55,14 +55,19 @@ MIN_LIKELY: Final = 0.1
 
 def refuted(text: str, field: str, start: int, end: int) -> bool:
     """Whether the number at a place is hardly of a field."""
-    found = next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
+    found = _at(text, start, end)
     return found is not None and refutes(found, text, field)
 
 
 def is_likely(text: str, field: str, start: int, end: int) -> bool:
     """Whether the number at a place is more probably of a field than not."""
-    found = next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
+    found = _at(text, start, end)
     return found is not None and _likely(found, field) >= SURE
+
+
+def _at(text: str, start: int, end: int) -> Quantity | None:
+    """The number at a place."""
+    return next((q for q in quantities_in(text) if q.start < end and start < q.end), None)
 
 
 def refutes(found: Quantity, text: str, field: str) -> bool:
