@@ -61,6 +61,22 @@ class Span:
     column: int = 1
     text: str = ""
 
+    def quote(self) -> str:
+        """The beginning of the line, up to a word's end."""
+        return shortened_to(self.text.strip(), _MAX_CHARACTERS_OF_QUOTE)
+
+
+_MAX_CHARACTERS_OF_QUOTE: Final = 100
+
+
+def shortened_to(text: str, limit: int) -> str:
+    """A text of at most ``limit`` characters, cut behind a word where it is longer."""
+    if len(text) <= limit:
+        return text
+    cut = text[:limit]
+    at = cut.rfind(" ")
+    return f"{cut[: at if at > limit // 2 else limit].rstrip()}…"
+
 
 @dataclass(frozen=True, slots=True)
 class Fact:
@@ -332,6 +348,8 @@ class Evidence:
     supposed: tuple[Supposed, ...] = ()
     """Questions beside a failure that ask whether another form of the run would do; nothing else is read from them."""
     warnings: tuple[Message | str, ...] = ()
+    assigned: frozenset[tuple[str, str]] = frozenset()
+    """Keys with their values that stand anywhere in the text (:mod:`oomdoc.intake.assigned`)."""
     language_model: ModelReading | None = None
     """What a language model read; ``None`` where none was asked."""
 

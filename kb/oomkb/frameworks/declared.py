@@ -23,6 +23,7 @@ leaves no trace.
 - ``by_last_part``: whether a nested key counts by its last part alone; ``whole_paths``: whether it never does (so it is
   where a record builds on no other).
 - ``toml``: whether its configurations may be TOML.
+- ``library``: whether people call it from scripts of their own, which they can change; others are run as they are.
 - ``dashes``, ``bare_flags``: whether flags are spelt with dashes, and whether a switch takes no value.
 - ``deepspeed_file``: how the DeepSpeed configurations that it brings are named; ``deepspeed_offloading``: those that
   offload the optimizer although their names do not say so.
@@ -154,6 +155,7 @@ class Record:
     adds: frozenset[str] = frozenset()
     adds_beside: frozenset[str] = frozenset()
     toml: bool = False
+    library: bool = False
     dashes: bool = False
     bare_flags: bool = False
     by_last_part: bool = False

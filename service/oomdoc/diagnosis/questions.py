@@ -42,6 +42,8 @@ _OF_NO_SIZE: Final = frozenset(
 _SURE: Final = 0.8
 _MIN_REGRESSION_PROBABILITY: Final = 0.04
 """Probability of a regression from which the versions are asked for."""
+_CLEAR_OF_CARD: Final = 0.9
+"""Of a card: a run that failed and is predicted to take more tells nothing of what was left open."""
 _MAX_CARDS: Final = 3.0
 """A peak beyond this many cards is no figure that helps anybody."""
 _LARGEST_CARD: Final = 192 * GIB
@@ -74,7 +76,7 @@ def questions_for(view: View, causes: Sequence[CauseFinding]) -> tuple[Question,
     elif view.bytes_of("capacity") is None:
         found.append((2.5, _ask("gpu")))
     asked = evidence.outcome is not None and evidence.outcome.kind == "question"
-    if not asked and _says_little(view):
+    if not asked and _says_little(view) and not (causes and causes[0].probability > _SURE):
         found.append((0.6, _ask("log")))
     if view.estimate is not None:
         found += _flips(view)
@@ -182,7 +184,7 @@ def _flips(view: View) -> list[tuple[float, Question]]:
             continue
         low, high = min(peaks, key=lambda v: peaks[v]), max(peaks, key=lambda v: peaks[v])
         spread = peaks[high] / max(peaks[low], 1.0) - 1
-        flips = capacity is not None and peaks[low] <= capacity < peaks[high]
+        flips = capacity is not None and peaks[low] <= _CLEAR_OF_CARD * capacity and capacity < peaks[high]
         if flips or (capacity is None and spread > _MOVES and peaks[low] <= _LARGEST_CARD):
             far = capacity is not None and peaks[high] > _MAX_CARDS * capacity
             why = say(

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from oomdoc.evidence import SIZES, Conflict, Fact
+from oomkb.catalog import gpus
 from oomkb.memory.mode import VOCABULARY
+from oomkb.units import GIB
 
 _SPECIFIC: Final[Mapping[str, int]] = {
     "option": 0,
@@ -41,9 +43,20 @@ def merge(facts: Iterable[Fact]) -> tuple[dict[str, Fact], tuple[Conflict, ...]]
             if found is not None and len(seen) < _MAX_VALUES and all(differ(name, other.value, v) for v in seen):
                 seen.append(other.value)
                 conflicts.append(found)
+    if not _is_of_card(kept.get("capacity_gib"), kept.get("gpu")):
+        del kept["capacity_gib"]
     return kept, tuple(conflicts)
 
 
+def _is_of_card(capacity: Fact | None, gpu: Fact | None) -> bool:
+    """Whether a capacity in prose can be that of the card that is named; some are sold with twice as much."""
+    if capacity is None or gpu is None or capacity.origin != "prose":
+        return True
+    sizes = [device.capacity_bytes for device in gpus.variants(str(gpu.value))]
+    return not sizes or float(capacity.value) * GIB <= _MAX_TIMES_OF_CARD * max(sizes)
+
+
+_MAX_TIMES_OF_CARD: Final = 2.2
 _SEVERAL: Final = frozenset({"extra.eval_samples"})
 """What one run has several of: sets that it is evaluated on."""
 _MIN_CONFIDENCE: Final = 0.6

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import SIZES, Evidence, Fact, Failure, Message, Outcome, Source, Span, say
 from oomdoc.intake import environment
 from oomdoc.intake.agreement import merge
+from oomdoc.intake.assigned import assigned_in
 from oomdoc.intake.comments import noted_hardware, notes_a_version, without_comments
 from oomdoc.intake.detect import check_text, framework_of
 from oomdoc.intake.digest import digest_of, errors_of, language_of, prose_lines, prose_of, query_of
@@ -252,8 +253,16 @@ def _evidence(
         digest=digest,
         prose=prose,
         cause_words=MappingProxyType(read_causes(query_of(prose, digest))),
+        assigned=assigned_in([*(line.text for line in lines), *_settings_of(configs)]),
         **seen,
     )
+
+
+def _settings_of(configs: Sequence[ConfigReading]) -> Iterator[str]:
+    """The settings of configurations, each as a line."""
+    for reading in configs:
+        for document in reading.documents:
+            yield from (f"{setting.key}={setting.value}" for setting in document.settings)
 
 
 def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:

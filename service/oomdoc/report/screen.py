@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.result import action_key
+from oomdoc.evidence import shortened_to
 from oomdoc.report.estimates import change_sentence, likely, other_sentence, plan_sentence
 from oomdoc.report.words import has, word, word_or
 from oomkb.dataclass import dataclass
@@ -117,7 +118,7 @@ def cause_title(cause: str, language: str) -> str:
 
 
 def _headline(document: dict[str, Any], language: str) -> str:
-    verdict, outlook = document["verdict"], document.get("outlook")
+    verdict, outlook = _verdict(document), document.get("outlook")
     if verdict == "no-failure" and outlook:
         return word(f"outlook.{outlook['answer']}", language, probability=likely(outlook["probability"]))
     if document["reported"] == "described" and verdict in ("device-oom", "host-oom"):
@@ -130,6 +131,17 @@ def _headline(document: dict[str, Any], language: str) -> str:
         text = word("screen.in-phase", language, what=text, phase=word(f"phase.{failure['phase']}", language))
     sizes = _sizes(failure, language)
     return word("screen.sized", language, what=text, sizes=sizes) if sizes else text
+
+
+def _verdict(document: dict[str, Any]) -> str:
+    """What ran out: the memory of a cause that is sure, where the words of the failure alone say another."""
+    verdict, first = str(document["verdict"]), next(iter(document["causes"]), None)
+    if verdict != "device-oom" or first is None or first["probability"] < _SURE_OF_MEMORY:
+        return verdict
+    return {"host-ram": "host-oom", "shared-memory": "shared-memory"}.get(first["cause"], verdict)
+
+
+_SURE_OF_MEMORY: Final = 0.75
 
 
 def _sizes(failure: dict[str, Any], language: str) -> str:
@@ -195,7 +207,7 @@ def _placed(why: list[str], quotes: list[tuple[str, str]]) -> tuple[tuple[str, .
     for place, text in quotes:
         same = next((i for i, line in enumerate(why) if text[:_SAME] in " ".join(line.split())), None)
         if same is None:
-            shown.append(f"{place}  {text[:_QUOTE]}{'…' if len(text) > _QUOTE else ''}")
+            shown.append(f"{place}  {shortened_to(text, _QUOTE)}")
         else:
             why[same] = f"{why[same]} ({place})"
     return tuple(why), tuple(shown)

@@ -14,7 +14,6 @@ from oomkb.frameworks import ENGINES
 from oomkb.memory.setting import PREFERENCE
 
 _REINFORCEMENT: Final = frozenset({"ppo", "grpo", "rloo", "dapo", "gspo", "reinforce"})
-_QUOTE_CHARACTERS: Final = 90
 _LENGTH_ENDS: Final = {"to-2k": 2049, "to-8k": 8193, "to-32k": 32769, "above-32k": inf}
 _SIZE_ENDS: Final = {"below-1b": 1e9, "1b-4b": 4e9, "4b-9b": 9.5e9, "9b-22b": 22e9, "22b-80b": 80e9, "above-80b": inf}
 
@@ -57,7 +56,7 @@ def _failure(view: View) -> Iterator[Feature]:
     elif failure is not None:
         yield Feature(f"memory:{failure.kind}", 1.0, None, span)
     if failure is not None:
-        said = say("feature.message", quote=failure.signal.span.text.strip()[:_QUOTE_CHARACTERS])
+        said = say("feature.message", quote=failure.signal.span.quote())
         yield Feature(f"message:{failure.signal.name}", 1.0, said, span)
     if view.phase not in ("unknown", ""):
         fact = view.evidence.facts.get("phase")

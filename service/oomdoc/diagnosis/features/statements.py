@@ -10,7 +10,6 @@ from oomdoc.diagnosis.result import Feature
 from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 
-_QUOTE_CHARACTERS = 90
 _MIN_DEVIATION = 0.5
 """One standard deviation above the mean of the causes, from which the words are a reason to show."""
 
@@ -19,10 +18,10 @@ def features(view: View) -> Iterator[Feature]:
     """``sign:<cause>/<id>``, ``says:<id>``, ``words:<cause>``, ``inactive:<reason>``, ``growth:measured``."""
     evidence = view.evidence
     for sign in evidence.signs:
-        quote = sign.span.text.strip()[:_QUOTE_CHARACTERS]
+        quote = sign.span.quote()
         yield Feature(f"sign:{sign.name}", 1.0, say(f"sign.{sign.name.replace('/', '.')}", quote=quote), (sign.span,))
     for statement in evidence.statements:
-        quote = statement.span.text.strip()[:_QUOTE_CHARACTERS]
+        quote = statement.span.quote()
         message = say(f"statement.{statement.name}", quote=quote)
         yield Feature(f"says:{statement.name}", statement.probability, message, (statement.span,))
     for cause, value in evidence.cause_words.items():
@@ -74,7 +73,7 @@ def of_language_model(view: View) -> Iterator[Feature]:
     """
     reading = view.evidence.language_model
     for place, named in enumerate(reading.causes if reading is not None else ()):
-        quote = named.span.text.strip()[:_QUOTE_CHARACTERS]
+        quote = named.span.quote()
         message = say("feature.language-model", quote=quote)
         kind = f"model-first-{named.sure}" if place == 0 else KINDS[2 + place]
         yield Feature(f"{kind}:{named.cause}", 1.0, message, (named.span,))

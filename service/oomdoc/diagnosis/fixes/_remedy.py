@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Message, say
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import has, line
+from oomkb.frameworks import PLAIN, find, has, line, lineage
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
@@ -145,9 +145,26 @@ class Context:
         found = line(self.framework, remedy)
         return otherwise if found is None else found
 
-    def arguments(self, **settings: object) -> str:
+    @property
+    def own_code(self) -> bool:
+        """Whether the person runs code that they can change, as far as is known; a program takes settings alone."""
+        found = find(self.framework)
+        return found is None or found.library
+
+    @property
+    def has_trainer(self) -> bool:
+        """Whether the run is known to be of transformers' Trainer or of one built on it."""
+        return not self.serving and any(member.name == PLAIN for member in lineage(self.framework))
+
+    def in_library(self, line: str) -> str | Message:
+        """A line of the transformers library, named as such where it is not known that the person's program is one."""
+        known = any(member.name == PLAIN for member in lineage(self.framework))
+        return line if known else say("fixes.in-words.library", line=line)
+
+    def arguments(self, **settings: object) -> str | Message:
         """Settings as :func:`arguments_line` writes them."""
-        return arguments_line(self.framework, settings)
+        written = arguments_line(self.framework, settings)
+        return written if self.has_trainer else self.in_library(written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,4 +241,6 @@ def arguments_line(framework: str | None, settings: Mapping[str, object]) -> str
 
 def as_written(value: object) -> str:
     """A value as people and files write it."""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return str(value).lower() if isinstance(value, bool) else str(value)

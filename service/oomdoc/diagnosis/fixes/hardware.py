@@ -82,13 +82,17 @@ def ladder(device: Device | None) -> tuple[tuple[str, Device], ...]:
     return tuple((name, found) for name in names if (found := gpus.find(name)) is not None)
 
 
+_OTHER_CARD: Final = 8.5
+"""Effort of a card of another kind: more than twice as many of those that a person has (``more-gpus``)."""
+
+
 @remedy("same-numbers", "training", "serving", hardware=True)
 def other_gpu(job: Job, context: Context) -> Iterator[Variant]:
     """A GPU with more memory: the next larger ones that people can rent or buy, smallest first, one per size."""
     if context.device is None:
         return
     count = max(world_size(job) + (context.spare_gpus if (job.nodes or 1) == 1 else 0), job.tp or 1)
-    effort, size = 7.0, 0.0
+    effort, size = _OTHER_CARD, 0.0
     for name, found in ladder(context.device):
         if found.capacity_bytes >= 1.15 * context.device.capacity_bytes and found.capacity_bytes > 1.05 * size:
             size = found.capacity_bytes

@@ -46,7 +46,7 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
         if need is not None and need.kind == "merge" and job.sharding in DEEPSPEED:
             yield _step("merge-parts", 0.4, line=_PARTS)
         elif job.sharding not in (*DEEPSPEED, *FSDP) and _placed(job, context, need):
-            yield _step("merge", 0.6, line=context.line("merge", _MERGE))
+            yield _step("merge", 0.6, line=line_of(context.framework, "merge") or context.in_library(_MERGE))
     elif need is not None and need.kind == "load":
         yield from _loaded(job, context, need)
     loads_data = bool(context.facts.get("object_workers")) and not context.serving
@@ -106,8 +106,10 @@ def _offloaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     if not context.host_holds(need.total_bytes) and job.sharding == "zero3":
         yield _step("nvme", 0.3, line=_NVME)
     if context.facts.get("fits_on_gpu", True) and (own is not None or job.sharding in DEEPSPEED):
-        name, line = (f"{kept}-set", own) if own is not None else (kept, switch or f'"offload_{kept}"')
-        yield _step(name, 0.4, line=line)
+        if own is not None:
+            yield _step(f"{kept}-set", 0.4, line=own)
+        else:
+            yield _step(kept, 0.4, setting=switch or f'"offload_{kept}"')
     pinned = job.sharding in DEEPSPEED and job.extra.get("pin_memory") is not False
     if pinned and own is None and switch is None and context.host_holds(context.facts.get("unpinned_bytes", 0.0)):
         yield _step("pinned", 0.3, line='"pin_memory": false')
@@ -127,7 +129,8 @@ def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
     dtype = f"torch_dtype=torch.{half}"
     sizes: dict[str, Any] = {"count": need.count, "copy_bytes": need.copy_bytes, "all_bytes": need.total_bytes}
     if need.dtype == "fp32" and job.sharding in (None, "none", "ddp") and context.host_holds(need.total_bytes / 2):
-        yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=f"from_pretrained(..., {dtype})", **sizes)
+        line = context.in_library(f"from_pretrained(..., {dtype})")
+        yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=line, **sizes)
     if need.count > 1:
         yield _step("load-copies", 0.6, line=_load_line(job, context, dtype), **sizes)
     elif need.count == 1 and context.script:
@@ -135,7 +138,7 @@ def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
             "quantized",
             0.5,
             quarter_bytes=_Q4_BYTES / 2 * need.total_bytes / (2 if need.dtype == "fp32" else 1),
-            line=_QUANTIZED,
+            line=context.in_library(_QUANTIZED),
         )
 
 

@@ -16,6 +16,7 @@ from oomdoc.diagnosis.fixes._remedy import (
 )
 from oomdoc.diagnosis.fixes.batch import PER_TOKEN
 from oomdoc.evidence import say
+from oomkb.frameworks import supports
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
 
@@ -142,11 +143,20 @@ def more_gpus(job: Job, context: Context) -> Iterator[Variant]:
         fields: dict[str, object] = {"world": total, "dp": None, "gpus": gpus, "nodes": max(1, total // gpus)}
         note = say("fixes.more-gpus.how", count=total, before=world, gpu=job.gpu or "GPU")
         if job.sharding not in _SHARDED:
-            if not _takes_zero(job, context):
+            if (chosen := _sharding_of_all(job, context)) is None:
                 return
-            fields["sharding"] = "zero3"
-            note = say("fixes.more-gpus.sharded.how", **note.values, sharding="ZeRO-3")
+            fields["sharding"], name = chosen
+            note = say("fixes.more-gpus.sharded.how", **note.values, sharding=name)
         yield Variant(fields=fields, effort=6.0 + 2.0 * rank, notes=(note,))
+
+
+def _sharding_of_all(job: Job, context: Context) -> tuple[str, str] | None:
+    """The sharding of all states that the framework has, as a job says it and as people do."""
+    if job.quant not in (None, "none") or job.optimizer not in (None, "adamw"):
+        return None
+    features = (("zero", "zero3", "ZeRO-3"), ("fsdp2", "fsdp2", "FSDP2"), ("fsdp", "fsdp", "FSDP"))
+    offered = (one for one in features if context.has(one[0]) and supports(context.framework, "sharding", one[1]))
+    return next(((value, name) for _, value, name in offered), None)
 
 
 @remedy("same-numbers", "rl", reduces=("rollout", "engine", "kv"))

@@ -43,6 +43,7 @@ _SHARDED_DICT: Final = (
 )
 _ON_RANK_0: Final = "StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
 """torch/distributed/fsdp/api.py, PyTorch 1.12-2.8."""
+_ADAPTER: Final = "torch.save({n: p.cpu() for n, p in model.named_parameters() if 'lora_' in n}, 'adapter.pt')"
 _INTO_HOST: Final = "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))"
 _IN_PARTS: Final = "torch.distributed.checkpoint.save(get_model_state_dict(model), checkpoint_id=path)"
 """torch/distributed/checkpoint/state_dict.py, PyTorch 2.2-2.8: with both options only rank 0 gets the whole."""
@@ -166,25 +167,33 @@ def entropy_chunks(job: Job, context: Context) -> Iterator[Variant]:
         yield step("entropy-chunks.dynamic", 0.5, line=batch.replace("{tokens}", str(longest)))
 
 
-@remedy("same-numbers", "training", causes=["eval"])
+@remedy("same-numbers", "any", causes=["eval"])
 def evaluation(job: Job, context: Context) -> Iterator[Variant]:
     """Evaluation that fits: one sample at a time, predictions moved off the GPU, logits reduced before they are kept.
 
     The Trainer concatenates every batch's logits on the GPU until evaluation ends unless told otherwise (transformers
     4.28-5.23, ``eval_accumulation_steps``).
     """
+    if context.serving:
+        yield step("evaluation.move", 0.3, line="outputs.append(out.cpu())")
+        yield step("evaluation.batch", 0.4)
+        return
     if not context.has("eval"):
         return
     logits = line_of(context.framework or "transformers", "evaluation-logits")
     keeps = bool(context.facts.get("keeps_predictions"))
+    kept = step("evaluation.logits", 0.2 if keeps else 1.0, line=context.in_library(f"Trainer(..., {logits})"))
     if logits is not None and keeps:
         # All predictions together: smaller batches only reach the same size later, and the host holds them too.
-        yield step("evaluation.logits", 0.2, line=logits)
+        yield kept
     own = context.arguments(per_device_eval_batch_size=1, eval_accumulation_steps=1)
-    yield step("evaluation.how", 0.3, line=context.line("evaluation", own))
+    yield step("evaluation.how", 0.3, line=line_of(context.framework, "evaluation") or own)
     if logits is not None and not keeps:
-        yield step("evaluation.logits", 1.0, line=logits)
-    yield step("evaluation.loss-only", 0.4, line=context.arguments(prediction_loss_only=True))
+        yield kept
+    if context.has_trainer:
+        yield step("evaluation.loss-only", 0.4, line=context.arguments(prediction_loss_only=True))
+    else:
+        yield step("evaluation.no-grad", 0.4, line="with torch.no_grad(): outputs.append(model(**batch).loss.item())")
 
 
 @remedy("changed-training", "any", causes=["vision-tokens", "attention-scores"])
@@ -202,7 +211,9 @@ def image_size(job: Job, context: Context) -> Iterator[Variant]:
     elif job.max_pixels is None and limited is not None:
         yield step("image-size.limited", 0.5, line=limited)
     elif job.max_pixels is None:
-        yield step("image-size.how", 0.5, line=context.line("image-size", _PROCESSOR))
+        yield step(
+            "image-size.how", 0.5, line=line_of(context.framework, "image-size") or context.in_library(_PROCESSOR)
+        )
     if job.video_frames and video is not None:
         yield step("image-size.video", 0.6, line=video)
 
@@ -262,7 +273,8 @@ def _loaded(job: Job, context: Context) -> Iterator[Variant]:
     own_code = line_of(context.framework, "arguments") not in ("yaml", "flags") or context.facts.get("device_map")
     alone = own_code and not context.facts.get("half_exceeds_card")
     if alone and not four_bit and not narrow:
-        yield step("load-sharded.dtype", 0.4, line=f"from_pretrained(..., torch_dtype=torch.{dtype})")
+        loaded = f"from_pretrained(..., torch_dtype=torch.{dtype})"
+        yield step("load-sharded.dtype", 0.4, line=context.in_library(loaded))
     if job.sharding == "zero3":
         yield step("load-sharded.zero3", 0.6, line=ZERO_FIRST)
     elif alone and world_size(job) > 1 and job.sharding in (None, "none", "ddp"):
@@ -288,27 +300,31 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
     """Saving without gathering: sharded checkpoints instead of a whole model on one GPU."""
     if "checkpoint-save" not in context.causes and context.phase != "save":
         return
-    if is_lora(job):
+    of_host, functions = bool(context.facts.get("host_failed")), bool(context.facts.get("state_dict_functions"))
+    gathers = job.sharding in FSDP and not of_host and (context.own_code or bool(context.facts.get("own_loop")))
+    if gathers and (is_lora(job) or context.facts.get("own_loop")):
+        yield step("save-settings.rank-0", 0.2, line=_INTO_HOST if functions else _ON_RANK_0)
+    if is_lora(job) and of_host:
         yield step("save-settings.adapter", 0.3, line="model.save_pretrained('adapter')")
+    elif context.own_code and (
+        is_lora(job) or ((job.method is None or "method" in job.assumed) and job.sharding is None)
+    ):
+        yield step("save-settings.adapter-host", 0.3, line=_ADAPTER)
     need: Any = context.facts.get("host_need")
     if need is not None and need.kind == "merge":
         return
     own = line_of(context.framework, "save-settings")
     if own is not None:
         yield step("save-settings.how", 0.4, line=own)
-        return
-    if job.sharding in DEEPSPEED:
+    elif job.sharding in DEEPSPEED:
         yield step("save-settings.how", 0.4, line='"stage3_gather_16bit_weights_on_model_save": false')
         yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
     elif job.sharding in FSDP and context.facts.get("own_loop"):
-        functions = bool(context.facts.get("state_dict_functions"))
-        if not context.facts.get("host_failed"):
-            yield step("save-settings.rank-0", 0.4, line=_INTO_HOST if functions else _ON_RANK_0)
         yield step("save-settings.how", 0.6, line=_IN_PARTS if functions else _SHARDED_DICT)
         return
     elif job.sharding in FSDP:
-        yield step("save-settings.how", 0.4, line="fsdp_state_dict_type: SHARDED_STATE_DICT")
-    if context.has("save") and not is_lora(job):
+        yield step("save-settings.how", 0.4, line=context.in_library("fsdp_state_dict_type: SHARDED_STATE_DICT"))
+    if of_host and own is None and context.has("save") and not is_lora(job):
         yield step("save-settings.model-only", 0.4, line=context.arguments(save_only_model=True))
 
 

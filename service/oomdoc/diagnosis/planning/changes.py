@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes import Remedy, Variant
-from oomdoc.diagnosis.fixes._remedy import is_serving
+from oomdoc.diagnosis.fixes._remedy import as_written, is_script, is_serving
 from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planning.moves import GOALS, Move, _differs, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price, Prices
@@ -187,6 +187,19 @@ def _change(
     return [leading, *(Change(remedy=remedy.name, key=k, old=o, new=n, fields=f) for (k, o, n), f in more)]
 
 
+_OF_DEEPSPEED: Final = "zero_optimization."
+"""How keys of DeepSpeed's own configuration begin, whatever program reads it."""
+
+
+def words_for(job: Job, key: str) -> str:
+    """The sentence that names a setting: by its key, by that of transformers as an example, or without one."""
+    if (is_serving(job) and not is_script(job)) or key.startswith(_OF_DEEPSPEED):
+        return "fixes.unpriced.set"
+    if not has_keys(job.framework):
+        return "fixes.in-words.alone"
+    return "fixes.in-words.named" if "framework" in job.assumed else "fixes.unpriced.set"
+
+
 def in_words(change: Change, job: Job, typed: bool, *, titled: bool = True) -> Change:
     """A change in words where neither the framework nor the person has a key that would say it.
 
@@ -197,9 +210,11 @@ def in_words(change: Change, job: Job, typed: bool, *, titled: bool = True) -> C
     """
     name = next(iter(change.fields), "")
     own = has_keys(job.framework) and (change.key != name or name in names_of(job.framework, name))
-    if typed or change.instruction is not None or is_serving(job) or (own and "framework" not in job.assumed):
+    plain = (is_serving(job) and not is_script(job)) or change.key.startswith(_OF_DEEPSPEED)
+    if typed or change.instruction is not None or plain or (own and "framework" not in job.assumed):
         return change
-    old, new = (str(v).lower() if isinstance(v, bool) else v for v in (change.old, change.new))
+    before = None if name in job.assumed and not (own and "framework" not in job.assumed) else change.old
+    old, new = (as_written(v) if isinstance(v, bool) else v for v in (before, change.new))
     said = {"title": say(f"fixes.{change.remedy}.title"), "old": old, "new": new}
     if own:
         line = f"{change.key}: {new}" if old is None else f"{change.key}: {old} → {new}"

@@ -13,15 +13,14 @@ from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, loads_easily, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.moves import CLASSES, strongest, variants_on
+from oomdoc.diagnosis.planning.needless import not_set, ruled_out
 from oomdoc.diagnosis.planning.patching import Written, as_spelled, patched
 from oomdoc.diagnosis.planning.planner import plan_with
 from oomdoc.diagnosis.planning.prices import Planning, Prices
 from oomdoc.diagnosis.planning.printed import context_of
 from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share, quantity, settings_for
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
-from oomdoc.diagnosis.run_of_evidence import SPLIT
 from oomdoc.evidence import Evidence, Message, say
-from oomdoc.intake.asked import asked_of
 from oomkb.errors import OomdocError
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
@@ -35,17 +34,6 @@ _ARITHMETIC: Final = frozenset(
 """Causes that settings answer; for the others the cause itself has to go."""
 _NEVER: Final = frozenset({"host-ram", "not-oom", "shared-memory"})
 """Causes to which no size of the job on the GPU is an answer."""
-_OF_MANY_PROCESSES: Final = frozenset(
-    ["zero", "fsdp", "hsdp", "distributed-optimizer", "offload-param", "offload-optimizer", "context-parallel"]
-)
-"""Remedies that need one process per card: none for a model whose layers one process spreads."""
-_REFUSED: Final[Mapping[str, frozenset[str]]] = {
-    "offload": frozenset(["offload-activations", "offload-optimizer", "offload-param", "optimizer-paged"]),
-    "quant": frozenset(["qlora", "serving-quant"]),
-    "lora": frozenset(["lora", "qlora"]),
-    "length": frozenset(["seq-len", "serving-length"]),
-}
-"""Remedies that a person rules out with a word."""
 _MIN_PROBABILITY: Final = 0.25
 _MAX_SHOWN_PLANS: Final = 3
 _MAX_UNEXPLAINED_RATIO: Final = 2.0
@@ -97,7 +85,7 @@ def planning_for(
     """
     likely = [c.cause for c in causes if c.probability >= _MIN_PROBABILITY] or [c.cause for c in causes[:1]]
     context = context_of(evidence, job, likely, matched)
-    context = replace(context, without=context.without | _ruled_out(evidence, job))
+    context = replace(context, without=context.without | ruled_out(evidence, job))
     try:
         prices: Prices | None = (
             Prices(job, careful=careful)
@@ -112,12 +100,12 @@ def planning_for(
         if (note := loads_easily(evidence, prices)) is not None:
             context = replace(context, causes=("other-process",))
             return Planning(plans=_cause_plans(_advice(prices.job, context), prices.job, None, (note,)))
-    advice = _advice(prices.job if prices else job, context)
+    advice = not_set(_advice(prices.job if prices else job, context), evidence)
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
         if first in _ARITHMETIC and not _is_apart(context):
-            advice = [*settings_for(job, context), *advice]
+            advice = [*not_set(settings_for(job, context), evidence), *advice]
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
@@ -129,7 +117,7 @@ def planning_for(
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
         foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
         others = [a for a in advice if a not in foremost]
-        advice = [*foremost, *settings_for(prices.job, context), *others]
+        advice = [*foremost, *not_set(settings_for(prices.job, context), evidence), *others]
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     of_size = not first or first in _ARITHMETIC
     if first not in _NEVER and not far and (of_size or prices.base.probability < wanted):
@@ -167,19 +155,6 @@ def _in_own_keys(found: Planning, evidence: Evidence, job: Job, ineffective: Col
     written: Written = {}
     shown = [_said(plan, evidence, job, written) for plan in found.plans]
     return replace(found, singles=singles, plans=_written_first(shown))
-
-
-def _ruled_out(evidence: Evidence, job: Job) -> frozenset[str]:
-    """Remedies that the run has no use for, or that a person who asks does not want."""
-    out: set[str] = set()
-    split = job.assumed.get("pp")
-    if (split is not None and split.why == SPLIT) or next(evidence.find("notebook-named"), None) is not None:
-        out |= _OF_MANY_PROCESSES
-    asked = asked_of(evidence)
-    out.update(*(_REFUSED[name] for name in asked.refused if name == "length" or not evidence.failures))
-    if not evidence.failures and asked.request_length and asked.concurrency:
-        out.add("serving-length")  # a context below what each user needs serves none of them
-    return frozenset(out)
 
 
 def _written_first(plans: Sequence[Plan]) -> tuple[Plan, ...]:

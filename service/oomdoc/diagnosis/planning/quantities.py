@@ -15,7 +15,7 @@ from oomdoc.diagnosis.fixes import REMEDIES, Context, Variant
 from oomdoc.diagnosis.fixes._remedy import as_written, is_lora, is_serving, world_size
 from oomdoc.diagnosis.fixes.serving import OUTSIDE
 from oomdoc.diagnosis.forms import host_is_short, needed_of
-from oomdoc.diagnosis.planning.changes import worded
+from oomdoc.diagnosis.planning.changes import worded, words_for
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.prices import Prices
 from oomdoc.evidence import Message, say
@@ -262,4 +262,6 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
             if field in filled.assumed or old is None
             else f"{key}: {as_written(old)} → {as_written(new)}"
         )
-        yield cause, name, Variant(instruction=say("fixes.unpriced.set", title=say(f"fixes.{name}.title"), line=line))
+        typed = field.rpartition(".")[2] in context.facts.get("typed", {})
+        words = "fixes.unpriced.set" if typed else words_for(filled, key)
+        yield cause, name, Variant(instruction=say(words, title=say(f"fixes.{name}.title"), line=line))
