@@ -337,6 +337,8 @@ class Evidence:
     conflicts: tuple[Conflict, ...] = ()
     versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     """library -> version, PyPI names in lower case."""
+    worked_with: tuple[str, str] | None = None
+    """The library (empty: not named) and the release with which it is said to work."""
     framework: str | None = None
     recognised: Recognised | None = None
     """What the configuration among the input was taken for; ``None`` where there is none."""

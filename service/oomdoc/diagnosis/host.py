@@ -22,7 +22,7 @@ from oomkb.memory.ranks import FSDP
 from oomkb.memory.shape import ModelShape
 from oomkb.units import GIB
 
-_MERGES: Final = frozenset({"fails-while-merging", "checkpoint-save/merges"})
+MERGES: Final = frozenset({"fails-while-merging", "checkpoint-save/merges"})
 _BYTES: Final = {"bf16": 2, "fp16": 2, "fp32": 4}
 _PROCESS_BYTES: Final = 6 * GIB
 """Host memory of one rank of an engine beside what it reads: libraries, the context, pinned buffers (4 GiB of swap
@@ -71,7 +71,7 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         return
     parts = next(evidence.find("zero-to-fp32"), None)
     told = [*(s.name for s in evidence.statements), *(s.name for s in evidence.signs)]
-    if parts is not None or not _MERGES.isdisjoint(told):
+    if parts is not None or not MERGES.isdisjoint(told):
         whole = parts is not None or job.sharding in DEEPSPEED
         yield HostNeed("merge", 2 if whole else 1, shape.params * (4.0 if whole else 2.0), "fp32" if whole else "bf16")
         return

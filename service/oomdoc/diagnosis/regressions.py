@@ -171,7 +171,7 @@ def _advisory(case: Case, package: str, version: str, range_: Range, needs: str)
 
 
 def regressions_for(job: Job, versions: Mapping[str, str], matched: Sequence[str]) -> list[dict[str, Any]]:
-    """``{"package", "used", "fixed", "last_good"}`` for each regression that the installed versions lie in.
+    """``{"package", "used", "affected", "fixed", "last_good"}`` for each regression that installed versions lie in.
 
     Where no version is stated, those of the matched cases, with ``used`` left ``None``: a version to ask about.
 
@@ -202,7 +202,12 @@ def _entries(case: Case, job: Job, versions: Mapping[str, str], *, ask: bool) ->
             continue
         # Somebody who states a release from before the regression tells what worked.
         used, last = hit.version if hit else stated if good else None, item.ranges[-1]
-        ways = {"fixed": last.fixed, "last_good": last_good(case, item.package, last), "case": case.id}
+        ways = {
+            "affected": hit is not None,
+            "fixed": last.fixed,
+            "last_good": last_good(case, item.package, last),
+            "case": case.id,
+        }
         yield {"package": item.package, "used": used, **ways}
 
 
@@ -219,4 +224,8 @@ def _is_plausible(package: str, job: Job) -> bool:
     if package in ("vllm", "sglang"):
         return job.framework == package or (job.rollout is not None and job.rollout.engine in (None, package))
     owner = canonical(package)
-    return owner is None or job.framework is None or any(one.name == owner for one in lineage(job.framework))
+    return package in _EVERYWHERE or any(one.name == owner for one in lineage(job.framework))
+
+
+_EVERYWHERE: Final = frozenset({"torch"})
+"""What every run is built on."""

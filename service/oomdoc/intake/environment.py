@@ -9,7 +9,7 @@ from typing import Final
 from oomdoc.intake.configs.wordlist import words as names_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import clause
+from oomdoc.intake.polarity import clause, went_well
 from oomdoc.intake.sieve import Sieve, Vocabulary, candidates
 from oomkb.records.versions import version_of
 
@@ -76,6 +76,25 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
         for found in _RE["banner"].finditer(text):
             out["vllm"] = (found["version"], line)
     return out
+
+
+def worked_with(lines: Iterable[Line], words: Vocabulary) -> tuple[str, str] | None:
+    """The library (empty where none is named) and the release with which the same thing works, as people say."""
+    for line in candidates(_RE["went_back"], lines, words):
+        if (found := _RE["went_back"].search(line.text[:2000])) is not None:
+            name = found["name"] or found["after"] or found["beside"] or ""
+            return _package(name) if name else "", str(found["version"])
+    for line in candidates(_RE["pair"], lines, words):
+        text = line.text[:2000]
+        for found in _RE["pair"].finditer(text):
+            said = clause(text, found.start(), found.end())
+            fine = "." in found["version"] and went_well(said) and not _wished(text, found.start(), found.end())
+            if fine and (len(said) < len(text) or _package(found["name"]) not in _OF_MACHINE):
+                return _package(found["name"]), str(found["version"])
+    return None
+
+
+_OF_MACHINE: Final = frozenset({"python", "cuda", "nccl"})
 
 
 def framework_version(lines: Iterable[Line], words: Vocabulary) -> str | None:

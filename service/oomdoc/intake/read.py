@@ -162,8 +162,12 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         conflicts=(*conflicts, *(c for reading in configs for c in reading.conflicts)),
         signs=signs,
         statements=statements,
+        worked_with=environment.worked_with(varied, words) if any(s.name == _OLDER for s in statements) else None,
         warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
+
+
+_OLDER: Final = "worked-before-upgrade"
 
 
 def _without_names(facts: Iterable[Fact], configs: Sequence[ConfigReading]) -> Iterator[Fact]:
@@ -253,16 +257,9 @@ def _evidence(
         digest=digest,
         prose=prose,
         cause_words=MappingProxyType(read_causes(query_of(prose, digest))),
-        assigned=assigned_in([*(line.text for line in lines), *_settings_of(configs)]),
+        assigned=assigned_in((line.text for line in lines), (d for c in configs for d in c.documents)),
         **seen,
     )
-
-
-def _settings_of(configs: Sequence[ConfigReading]) -> Iterator[str]:
-    """The settings of configurations, each as a line."""
-    for reading in configs:
-        for document in reading.documents:
-            yield from (f"{setting.key}={setting.value}" for setting in document.settings)
 
 
 def _complete_objective(facts: dict[str, Fact], framework: str | None) -> None:

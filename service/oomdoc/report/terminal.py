@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from oomdoc.evidence import shortened_to
 from oomdoc.report.case_page import SHOWN_FIXES
 from oomdoc.report.chart import largest_terms, stacked_bar
 from oomdoc.report.estimates import change_sentence, fits_sentence, likely, plan_sentence, show_value
@@ -120,10 +121,11 @@ def _screen(console: Console, screen: Screen, language: str) -> None:
             console.print()
         for number, line in enumerate(lines):
             head = word(key, language) if number == 0 else ""
-            console.print(_labelled(head, line, bold=number == 0 or key == "screen.do"))
+            most = _MAX_CELLS_TO_DO if key == "screen.do" else _MAX_CELLS
+            console.print(_labelled(head, _cut(line, most), bold=number == 0 or key == "screen.do"))
         if key == "screen.why":
             for quote in screen.quotes:
-                console.print(_labelled("", quote))
+                console.print(_labelled("", _cut(quote)))
     if screen.sure:
         console.print()
         console.print(_labelled(word("screen.how-sure", language), screen.sure))
@@ -138,6 +140,8 @@ def _screen(console: Console, screen: Screen, language: str) -> None:
 _LABEL = 10
 _PHASE_CELLS = 15
 _MAX_CELLS = 176
+_MAX_CELLS_TO_DO = 352
+"""What is to be typed is of no use where its end is missing."""
 
 
 def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
@@ -145,12 +149,15 @@ def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
     grid = Table.grid(padding=0)
     grid.add_column(width=_LABEL)
     grid.add_column()
-    grid.add_row(Text(head, style="bold"), Text(_cut(line), style="bold" if bold and head else ""))
+    grid.add_row(Text(head, style="bold"), Text(line, style="bold" if bold and head else ""))
     return grid
 
 
-def _cut(line: str) -> str:
-    return line if cell_len(line) <= _MAX_CELLS else line[: _MAX_CELLS // (2 if line[:1] > "\u2e80" else 1)] + "…"
+def _cut(line: str, most: int = _MAX_CELLS) -> str:
+    length = len(line)
+    while cell_len(line[:length]) > most:
+        length -= 8
+    return shortened_to(line, length)
 
 
 def _read_more(console: Console, document: dict[str, Any], language: str) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.diagnosis.fixes._remedy import DEEPSPEED, Context, Variant, remedy
+from oomdoc.diagnosis.fixes._remedy import DEEPSPEED, Context, Variant, is_rl, remedy
 from oomdoc.diagnosis.fixes._remedy import step as any_step
 from oomdoc.diagnosis.forms import CARD_USABLE, HOST_USABLE, LITTLE_HOST_BYTES
 from oomkb.frameworks import line as line_of
@@ -46,18 +46,30 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
         if need is not None and need.kind == "merge" and job.sharding in DEEPSPEED:
             yield _step("merge-parts", 0.4, line=_PARTS)
         elif job.sharding not in (*DEEPSPEED, *FSDP) and _placed(job, context, need):
-            yield _step("merge", 0.6, line=line_of(context.framework, "merge") or context.in_library(_MERGE))
+            yield from _merged(context, need)
+            return
+    elif is_rl(job) and not (need is not None and need.kind == "offload"):
+        yield from _shared_with_rollouts(context)
+        need = None  # what is loaded is a small part of it
     elif need is not None and need.kind == "load":
         yield from _loaded(job, context, need)
-    loads_data = bool(context.facts.get("object_workers")) and not context.serving
-    if loads_data and not context.facts.get("preprocessing"):
-        yield _step("objects", 0.6, line=_ARROW)
-    if loads_data or (need is None and context.phase == "unknown" and not context.serving and not limited):
+    if context.facts.get("host_array"):
+        yield _step("array", 0.3, size_bytes=context.requested_bytes)
+    elif context.facts.get("object_workers") and not context.serving and (need is None or need.kind == "load"):
+        if not context.facts.get("preprocessing"):
+            yield _step("objects", 0.6, line=_ARROW)
         line = context.arguments(dataloader_num_workers=2, dataloader_pin_memory=False)
         yield _step("workers", 0.4, line=line)
     if line_of(context.framework, "smaller-file") is not None:
         yield from _smaller_file(context)
     yield from _more(context, need)
+
+
+def _merged(context: Context, need: HostNeed | None) -> Iterator[Variant]:
+    """Room first, where the program that merges or converts is not one whose settings are known."""
+    own = line_of(context.framework, "merge")
+    how = _step("merge", 0.6, line=own or context.in_library(_MERGE))
+    yield from (*_more(context, need), how) if own is None else (how, *_more(context, need))
 
 
 def _limits(job: Job, context: Context) -> Iterator[Variant]:
@@ -142,6 +154,14 @@ def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
         )
 
 
+def _shared_with_rollouts(context: Context) -> Iterator[Variant]:
+    """Several models' states and sleeping engines in one machine's memory: what of them is there by a setting."""
+    for kept in ("param", "optimizer"):
+        if (own := line_of(context.framework, f"keep-{kept}")) is not None:
+            yield _step(f"{kept}-set", 0.3, line=own)
+    yield _step("rollouts", 0.5)
+
+
 def _smaller_file(context: Context) -> Iterator[Variant]:
     """The largest model in four bits for which there is room, where the engine says how much that is."""
     free = context.facts.get("host_free_bytes")
@@ -154,6 +174,8 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
     """A higher limit from whoever sets one; of a machine of its own, memory or swap."""
     known, scheduler = context.host_bytes, context.facts.get("scheduler")
     needed = need.total_bytes if need is not None else context.requested_bytes or 0.0
+    if context.host_bytes and context.host_holds(needed):
+        needed = 0.0  # something else fills it
     gib = -(-round(needed / HOST_USABLE / GIB) // _STEP_GIB) * _STEP_GIB
     if scheduler is not None and (not known or gib <= known / GIB):
         gib = 0  # a limit that is not in sight may be higher already

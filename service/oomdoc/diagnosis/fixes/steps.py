@@ -43,6 +43,7 @@ _SHARDED_DICT: Final = (
 )
 _ON_RANK_0: Final = "StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
 """torch/distributed/fsdp/api.py, PyTorch 1.12-2.8."""
+_ON_HOST: Final = "from_pretrained(..., device_map='cpu', torch_dtype=torch.bfloat16)"
 _ADAPTER: Final = "torch.save({n: p.cpu() for n, p in model.named_parameters() if 'lora_' in n}, 'adapter.pt')"
 _INTO_HOST: Final = "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))"
 _IN_PARTS: Final = "torch.distributed.checkpoint.save(get_model_state_dict(model), checkpoint_id=path)"
@@ -92,7 +93,14 @@ def change_version(job: Job, context: Context) -> Iterator[Variant]:
     Which versions are affected is read from the case records (ranges in the manner of OSV); the context carries the
     match.
     """
+    worked = context.facts.get("worked_with")
+    if worked is not None:
+        package, version = worked
+        words = "change-version.worked" if package else "change-version.worked-plain"
+        yield step(words, 0.1, version=version, line=f'pip install "{package}=={version}"')
     for found in context.facts.get("regressions", ()):
+        if worked is not None and not found["affected"]:
+            continue
         package, used, fixed, good = (found.get(name) for name in ("package", "used", "fixed", "last_good"))
         if used is None:
             yield step("change-version.check", 0.2, package=package, line=f"pip show {package}")
@@ -203,7 +211,8 @@ def image_size(job: Job, context: Context) -> Iterator[Variant]:
     Qwen2-VL and Qwen2.5-VL take up to 12,845,056 pixels, 16,384 tokens of 28 x 28 (``preprocessor_config.json``);
     401,408 pixels are 512 tokens. Where a limit is set, ``pixels`` lowers it.
     """
-    if "vision-tokens" not in context.causes[:2] and not context.facts.get("in_vision_tower"):
+    apart = "vision-tokens" not in context.causes[:2] and not context.facts.get("in_vision_tower")
+    if apart or context.facts.get("pipeline"):
         return
     limited, video = (line_of(context.framework, name) for name in ("image-limit", "video-size"))
     if job.max_pixels is None and context.facts.get("image_limit_named"):
@@ -241,7 +250,7 @@ def kill_processes(job: Job, context: Context) -> Iterator[Variant]:
         yield step("kill-processes.look", 0.2, line=_LOOK)
         pids = [int(p) for p in context.facts.get("pids", ()) if str(p).isdigit()][:_MAX_NAMED]
     yield step("kill-processes.how", 0.3, line=f"kill {' '.join(map(str, pids)) or 'PID'}")
-    yield step("kill-processes.elsewhere", 0.3, line="CUDA_VISIBLE_DEVICES=1 ...")
+    yield step("kill-processes.elsewhere", 0.3, line="CUDA_VISIBLE_DEVICES=N ...")
 
 
 @remedy("same-numbers", "training", causes=["optimizer-init", "weights-load", "other-process"])
@@ -301,6 +310,10 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
     if "checkpoint-save" not in context.causes and context.phase != "save":
         return
     of_host, functions = bool(context.facts.get("host_failed")), bool(context.facts.get("state_dict_functions"))
+    if context.facts.get("merges") and not of_host:
+        own = line_of(context.framework, "merge-host")
+        yield step("save-settings.merge", 0.3, line=own or context.in_library(_ON_HOST))
+        return
     gathers = job.sharding in FSDP and not of_host and (context.own_code or bool(context.facts.get("own_loop")))
     if gathers and (is_lora(job) or context.facts.get("own_loop")):
         yield step("save-settings.rank-0", 0.2, line=_INTO_HOST if functions else _ON_RANK_0)
@@ -328,14 +341,21 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
         yield step("save-settings.model-only", 0.4, line=context.arguments(save_only_model=True))
 
 
-@remedy("same-numbers", "training", causes=["long-sample"])
+@remedy("same-numbers", "any", causes=["long-sample"])
 def worst_batch_first(job: Job, context: Context) -> Iterator[Variant]:
     """Meet the longest batch first: a run that survives its worst batch at step one survives the rest.
 
     Also the cure for runs that die in the middle on one over-long sample: filter it, or cut it.
     """
+    if context.serving or not (context.has_trainer or line_of(context.framework, "cut")):
+        yield step("worst-batch-first.cut-plain", 0.6)
+        yield step("worst-batch-first.look", 0.8)
+        return
     cut = context.line("cut", "dataset = dataset.filter(lambda row: row['length'] <= {length})")
     stated = job.seq_len if "seq_len" not in job.assumed else None
     line = cut.replace("{length}", str(stated // 2) if stated else "N")
     yield step("worst-batch-first.cut", 0.6, line=line, form=cut)
-    yield step("worst-batch-first.how", 0.8, line="dataset = dataset.sort('length', reverse=True)")
+    if context.own_code:
+        yield step("worst-batch-first.how", 0.8, line="dataset = dataset.sort('length', reverse=True)")
+    else:
+        yield step("worst-batch-first.look", 0.8)

@@ -129,7 +129,7 @@ def planning_for(
             calibration=calibration,
             failed=stated_to_fail or (evidence.root is not None and evidence.root.kind == "device"),
         )
-        found = _cause_first(causes, context, search, wanted)
+        found = _mild_unless(_cause_first(causes, context, search, wanted), of_size)
     plans = found.plans
     unset = any(name == "image-size" or _instead(v) for _, name, v in advice)
     if first in _ARITHMETIC and plans and not unset:
@@ -146,6 +146,13 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     ordered = [_in_order(plan, first, ineffective) for plan in plans[:_MAX_SHOWN_PLANS]]
     return _in_own_keys(replace(found, plans=tuple(ordered)), evidence, prices.job, ineffective)
+
+
+def _mild_unless(found: Planning, of_size: bool) -> Planning:
+    """Only plans that change no numbers, unless a size of the run is what failed it."""
+    return (
+        found if of_size else replace(found, plans=tuple(plan for plan in found.plans if plan.safety == "same-numbers"))
+    )
 
 
 def _in_own_keys(found: Planning, evidence: Evidence, job: Job, ineffective: Collection[str]) -> Planning:

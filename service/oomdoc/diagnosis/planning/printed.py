@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.diagnosis.accounts import CACHE_BYTES, TUNES, WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._remedy import is_script, is_serving, world_size
+from oomdoc.diagnosis.host import MERGES
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
 from oomdoc.evidence import Evidence, Fact, Frame
@@ -279,6 +280,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "holders": _holders(evidence),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
+        "worked_with": evidence.worked_with,
         "engine_max_model_len": next(filter(None, map(_stored_length, refusals)), None),
         "engine_cache_missing_bytes": next((size for size in missing if size is not None), None),
         "engine_free_share": _engine_free_share(evidence),
@@ -290,6 +292,8 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         **{name: not said.isdisjoint(shown_by) for name, shown_by in _SAID.items()},
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": filled,
+        "host_array": failure is not None and failure.signal.name == "numpy-oom",
+        "merges": not said.isdisjoint(MERGES),
         "of_host": evidence.outcome is not None and evidence.outcome.memory == "host",
         "state_dict_functions": any(
             "checkpoint/state_dict" in frame.file for frame in (failure.frames if failure is not None else ())

@@ -226,13 +226,20 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "kv-cache": ("serving-length", "serving-concurrency", "serving-kv-dtype"),
     "rollout-engine": ("rollout-sleep", "rollout-utilization", "rollout-separate"),
     "zero3-gather": ("buckets", "micro-batch"),
-    "vision-tokens": ("pixels", "micro-batch"),
+    "vision-tokens": ("pixels", "grad-ckpt", "micro-batch"),
     "extra-models": ("reference-precompute", "reference-offload", "reference-adapter", "reference-sharding"),
     "hardware-limit": ("qlora", "zero", "offload-param", "micro-batch"),
     "cuda-graph": ("serving-eager", "serving-concurrency"),
 }
 """Cause -> remedies in the order practitioners apply them."""
 _MAX_OPTIONS: Final = 4
+
+
+def _written(key: str, value: object) -> str:
+    """A setting as it is typed: an option of a command, or a line of a file."""
+    if key.startswith("--"):
+        return key if value is True else f"{key} {as_written(value)}"
+    return f"{key}: {as_written(value)}"
 
 
 def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant]]:
@@ -258,7 +265,7 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         key, old, new = written[0]
         key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key) if new == value else key
         line = (
-            f"{key}: {as_written(new)}"
+            _written(key, new)
             if field in filled.assumed or old is None
             else f"{key}: {as_written(old)} → {as_written(new)}"
         )

@@ -18,7 +18,7 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.rules import never
 from oomdoc.intake.configs.table import DROP, View
 from oomkb.errors import OomdocError
-from oomkb.frameworks import canonical, line, lineage
+from oomkb.frameworks import canonical, find, line, lineage
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
@@ -176,7 +176,10 @@ def key_of(framework: str | None, field: str, documents: Sequence[Document] = ()
     first = next(iter(plain.values()), field)
     if documents or not plain:
         return _as_option(first, documents[0], usual=framework in DASHED) if documents and plain else first
-    return f"--{first}" if framework in DASHED and "." not in first else first
+    if framework not in DASHED or "." in first:
+        return first
+    record = find(framework)
+    return f"--{first.replace('_', '-') if record is not None and record.dashes else first}"
 
 
 def with_dashes(key: str, document: Document) -> str:

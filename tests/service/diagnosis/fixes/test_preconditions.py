@@ -152,7 +152,6 @@ def test_fp8_cache_only_where_the_card_multiplies_it() -> None:
         ("evaluation", "eval", "eval_accumulation_steps"),
         ("find-leak", "leak", "item()"),
         ("worst-batch-first", "long-sample", "length"),
-        ("host-memory", "host-ram", "dataloader_num_workers"),
     ],
 )
 def test_instructions_come_with_the_line_to_type(name: str, cause: str, line: str) -> None:
@@ -160,6 +159,12 @@ def test_instructions_come_with_the_line_to_type(name: str, cause: str, line: st
     found = offers(name, job(), causes=(cause,))
     assert found
     assert line in found[0].instruction.values["line"]  # type: ignore[union-attr]
+
+
+def test_workers_that_copy_data_are_fewer_only_where_they_are_shown() -> None:
+    assert offers("host-memory", job(), causes=("host-ram",)) == []
+    found = offers("host-memory", job(), causes=("host-ram",), facts={"object_workers": True})
+    assert any("dataloader_num_workers" in str(v.instruction.values.get("line")) for v in found)  # type: ignore[union-attr]
 
 
 def test_save_settings_fit_the_engine() -> None:
