@@ -61,6 +61,18 @@ def second_copy(view: View) -> Iterator[Account]:
         yield from account_of(view, "model-states", "second-copy", {"weight_bytes": held})
 
 
+def square_of_many(view: View) -> Iterator[Account]:
+    """One tensor larger than any card: what grows with the square of the number of tokens, patches or pixels."""
+    wanted, failure = view.bytes_of("requested"), view.failure
+    if failure is not None and failure.kind == "device" and wanted and _BEYOND_ANY_CARD <= wanted <= _ABSURD:
+        yield from account_of(view, "attention-scores", "square-of-many", {"requested_bytes": wanted})
+
+
+_BEYOND_ANY_CARD: Final = 256 * GIB
+_ABSURD: Final = 1 << 46
+"""A number beyond it is damaged rather than a size."""
+
+
 def gathered_whole(view: View) -> Iterator[Account]:
     """FSDP gathers the whole model at once: it was wrapped as one unit (torch ``distributed/fsdp/_flat_param.py``,
     ``_alloc_padded_unsharded_flat_param``), so that what is sharded saves nothing while it computes.

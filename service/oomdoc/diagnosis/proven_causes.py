@@ -20,6 +20,7 @@ from oomdoc.diagnosis.own_lines import fewer_cards
 from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu, trained_beyond
+from oomdoc.evidence import Failure
 from oomkb.catalog.diffusion import pipeline
 from oomkb.memory.job import Job
 from oomkb.records.taxonomy import CAUSES
@@ -50,6 +51,11 @@ _OF_THE_CARD: Final = (
     *("other-process", "vision-tokens", "rollout-engine"),
 )
 """Causes that fill no memory but the card's."""
+_OF_SIZE: Final = (
+    *("activations", "attention-scores", "logits", "kv-cache", "zero3-gather", "vision-tokens", "long-sample"),
+    *("model-states", "optimizer-init", "weights-load", "extra-models", "rollout-engine", "hardware-limit"),
+)
+"""Causes by which a card has no room: none where several times of what was refused are free."""
 _HALF_LEFT: Final = 0.5
 """Probability that causes which are not ruled out must have had among all."""
 _UNKNOWN: Final = 0.34
@@ -64,7 +70,9 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
 
 
 def _proven(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
-    found = next((account for make in _ACCOUNTS for account in make(view)), None)
+    with_room = refused_with_room(view)
+    accounts_found = (one for make in _ACCOUNTS for one in make(view))
+    found = next((one for one in accounts_found if not (with_room and one.cause in _OF_SIZE)), None)
     if found is None:
         return _without_disproved(view, causes)
     known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))
@@ -94,10 +102,12 @@ def _disproved(view: View) -> Iterator[str]:
     with_room = refused_with_room(view)
     if too_large or with_room:
         yield "fragmentation"
+    if with_room:
+        yield from _OF_SIZE
     printed = outcome.kind if outcome is not None and outcome.confidence >= _PRINTED else ""
     if printed == "device":
         yield "shared-memory"  # no status of the driver speaks of /dev/shm
-        if wanted is not None and free is not None:
+        if wanted is not None and free is not None and not with_room:
             yield "host-ram"  # pinned host memory is refused without a word on the card
     if printed == "host":
         yield from _OF_THE_CARD
@@ -169,16 +179,30 @@ def _on_one_card(view: View) -> Iterator[Account]:
 def _others_hold(view: View) -> Iterator[Account]:
     """Other processes hold a good part of the card, and without them the request would have found its room."""
     failure, capacity = view.failure, view.bytes_of("capacity")
-    if failure is None or not failure.other_process_bytes or not capacity:
+    others = _held_elsewhere(failure) if failure is not None else 0
+    if failure is None or not others or not capacity:
         return
     if view.job.rollout is not None or view.objective in ("grpo", "ppo") or ranks_on_one_gpu(view.evidence):
         return
-    others, own = failure.other_process_bytes, max(failure.process_bytes or 0, failure.allocated_bytes or 0)
+    own = max(failure.process_bytes or 0, failure.allocated_bytes or 0)
     apart = own + others <= _WHOLE * capacity  # else the process that is named is this one, seen from outside
     enough = others + (failure.free_bytes or 0) >= (failure.requested_bytes or 0)
     if apart and enough and others >= _MIN_OTHERS_SHARE * capacity and view.weight_bytes <= FAR_FROM_FULL * capacity:
         sizes = {"others_bytes": others, "own_bytes": own, "capacity_bytes": capacity}
         yield from account_of(view, "other-process", "others", sizes)
+
+
+def _held_elsewhere(failure: Failure) -> int:
+    """What other processes hold: as printed, or what a message that names no process leaves of the card."""
+    if failure.other_process_bytes or failure.process_bytes:
+        return failure.other_process_bytes or 0
+    held, free, capacity = failure.reserved_bytes, failure.free_bytes, failure.capacity_bytes
+    left = capacity - held - free if capacity and held and free is not None else 0
+    return left if capacity and left >= _MIN_LEFT_SHARE * capacity else 0
+
+
+_MIN_LEFT_SHARE: Final = 0.25
+"""Share of the card that is neither PyTorch's nor free, from which it is more than contexts and libraries take."""
 
 
 def _taken_before(view: View) -> Iterator[Account]:
@@ -328,6 +352,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _pins,
     _autotuned,
     _grown,
+    accounts.square_of_many,
     accounts.refused_cache,
     accounts.cache_of_context,
     accounts.cache_beyond,

@@ -156,10 +156,16 @@ _FIRST: Final = {"shared-memory": 0, "host": 1, "device": 2, None: 3}
 
 
 def _by_memory(said: Sequence[_Hit]) -> list[Outcome]:
-    """What is said, the host's memory before the card's; where the card's is named, plain 内存 is the card's too."""
-    card = any(h.memory == "device" and _RE["of_card"].search(h.text) for h in said)
-    weighed = [(card and h.memory == "host" and "内存" in h.text, _FIRST[h.memory], h.index) for h in said]
+    """What is said, the host's memory before the card's; where the card's is named, plain RAM is the card's too."""
+    of_card = [h for h in said if h.memory == "device"]
+    card = any(_RE["of_card"].search(h.text) or _RE["of_card_memory"].search(h.line.text) for h in of_card)
+    weighed = [(card and h.memory == "host" and _is_plain(h.text), _FIRST[h.memory], h.index) for h in said]
     return [h.outcome() for _, h in sorted(zip(weighed, said, strict=True), key=lambda pair: pair[0])]
+
+
+def _is_plain(text: str) -> bool:
+    """Whether only memory is named, without whose it is."""
+    return "内存" in text or not _RE["of_host_memory"].search(text)
 
 
 def _printed(named: Sequence[_Hit], kinds: Sequence[Kind]) -> bool:
