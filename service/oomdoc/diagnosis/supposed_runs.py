@@ -95,6 +95,9 @@ def _changed(asked: Supposed, job: Job) -> dict[str, Any]:
     """The fields in which the supposed run differs from the failed one."""
     stated = to_job(asked.facts, job.framework, job.versions)
     named = {**asked.settings, **{name: stated.get(name) for name in _FIELDS if stated.get(name) is not None}}
+    size = named.get("params_b")
+    if size is not None and "model" not in named and size != job.params_b and job.model is not None:
+        return {}  # another model, of which only the size is known
     changed = {
         n: v for n, v in named.items() if n in _FIELDS and v != job.get(n) and (n != "params_b" or "model" in named)
     }

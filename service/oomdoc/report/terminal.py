@@ -148,7 +148,7 @@ def _labelled(head: str, line: str, *, bold: bool = False) -> Table:
     """A line under its part's label, wrapped beside it."""
     grid = Table.grid(padding=0)
     grid.add_column(width=_LABEL)
-    grid.add_column()
+    grid.add_column(overflow="fold")
     grid.add_row(Text(head, style="bold"), Text(line, style="bold" if bold and head else ""))
     return grid
 

@@ -170,7 +170,7 @@ def serving_utilization(job: Job, context: Context) -> Iterator[Variant]:
     if now is None or not context.has("serving.utilization"):
         return
     missing = _missing_share(context)
-    for less in (0.03, 0.05, 0.1, 0.15, 0.2, 0.3) if not missing else ():
+    for less in (0.05, 0.1, 0.15, 0.2, 0.3) if not missing else ():
         if now - less >= _LOWEST:
             yield Variant(fields={"serving.gpu_memory_utilization": round(now - less, 2)}, effort=0.3 + less)
     # Raising it makes room for the KV cache where the weights leave too little of the share; what failed outside of

@@ -149,10 +149,9 @@ def planning_for(
 
 
 def _mild_unless(found: Planning, of_size: bool) -> Planning:
-    """Only plans that change no numbers, unless a size of the run is what failed it."""
-    return (
-        found if of_size else replace(found, plans=tuple(plan for plan in found.plans if plan.safety == "same-numbers"))
-    )
+    """Only plans that change neither numbers nor hardware, unless a size of the run is what failed it."""
+    mild = tuple(p for p in found.plans if p.safety == "same-numbers" and p.name != "more-hardware")
+    return found if of_size else replace(found, plans=mild)
 
 
 def _in_own_keys(found: Planning, evidence: Evidence, job: Job, ineffective: Collection[str]) -> Planning:

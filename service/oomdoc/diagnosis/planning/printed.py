@@ -15,11 +15,12 @@ from oomdoc.diagnosis.accounts import CACHE_BYTES, TUNES, WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._remedy import is_script, is_serving, world_size
 from oomdoc.diagnosis.host import MERGES
+from oomdoc.diagnosis.planning.spelling import DASHED
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
-from oomdoc.evidence import Evidence, Fact, Frame
+from oomdoc.evidence import Document, Evidence, Fact, Frame
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import FRAMEWORKS
+from oomkb.frameworks import FRAMEWORKS, find
 from oomkb.frameworks import line as line_of
 from oomkb.memory.device import Device, Vendor
 from oomkb.memory.job import Job
@@ -204,7 +205,7 @@ def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Ite
         serving=is_serving(job),
         script=is_script(job),
         spare_gpus=max(0, min(spare, 64)),
-        facts=MappingProxyType(_facts(evidence, job, matched)),
+        facts=MappingProxyType(_facts(evidence, job, causes, matched)),
     )
 
 
@@ -265,7 +266,14 @@ def _is_wsl(evidence: Evidence) -> bool:
     return any(mark in text for text in shown for mark in ("wsl", "/mnt/", "desktop-"))
 
 
-def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, Any]:
+def _has_options(document: Document) -> bool:
+    """Whether a document is a command with options for the run, not only a launcher's."""
+    known = find(document.framework)
+    dashed = sum(f"--{s.key}" in document.text for s in document.settings if "-" not in s.key)
+    return document.form == "shell" and known is not None and known.kind != "launcher" and dashed > 0
+
+
+def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
     said = {s.name for s in evidence.statements} | {s.name for s in evidence.signs}
@@ -273,7 +281,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
     other = outcome.name if outcome is not None and outcome.kind == "other" else None
     missing = map(_missing_bytes, refusals)
     filled = failure is not None and failure.kind == "host"
-    windows = filled and "host-ram/on-windows" in said
+    windows = (filled or "host-ram" in causes[:1]) and "host-ram/on-windows" in said
     wsl = windows and _is_wsl(evidence)
     return {
         "pids": tuple(dict.fromkeys(pids)),
@@ -320,6 +328,7 @@ def _facts(evidence: Evidence, job: Job, matched: Iterable[str]) -> dict[str, An
         "scheduler": next(
             (name for name in _SCHEDULERS if any(s.name.startswith(name) for s in evidence.signals)), None
         ),
+        "options": job.framework in DASHED or any(_has_options(d) for d in evidence.documents),
         "fsdp_flags": any("fsdp_" in s.key for d in evidence.documents if d.form == "shell" for s in d.settings),
         "host_free_bytes": failure.free_bytes if failure is not None and failure.kind == "host" else None,
         "look_alike": next((name for name in ("triton", "disk") if name in signals), other),

@@ -220,7 +220,7 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "logits": ("fused-ce", "log-prob-batch", "micro-batch", "micro-tokens", "seq-len", "completion-len"),
     "activations": ("grad-ckpt", "micro-batch", "micro-tokens", "attention", "seq-len", "completion-len"),
     "attention-scores": ("attention", "micro-batch", "seq-len"),
-    "model-states": ("zero", "fsdp", "distributed-optimizer", "optimizer-8bit", "lora", "qlora"),
+    "model-states": ("zero", "fsdp", "distributed-optimizer", "offload-optimizer", "optimizer-8bit", "lora", "qlora"),
     "optimizer-init": ("optimizer-8bit", "zero", "offload-optimizer", "lora"),
     "weights-load": ("qlora", "zero", "fsdp", "serving-quant", "serving-tensor-parallel"),
     "kv-cache": ("serving-length", "serving-concurrency", "serving-kv-dtype"),
@@ -264,6 +264,8 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         written = worded(filled, filled, field, value)
         key, old, new = written[0]
         key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key) if new == value else key
+        if context.facts.get("options") and key.replace("_", "").isalnum():
+            key = f"--{key}"
         line = (
             _written(key, new)
             if field in filled.assumed or old is None
