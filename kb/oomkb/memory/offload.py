@@ -30,6 +30,14 @@ def offloaded(job: Job, sharding: str) -> frozenset[str]:
     return kinds - {"param"} if sharding in _EARLY else kinds
 
 
+def offloaded_share(job: Job) -> float:
+    """The part of the optimizer states that is offloaded, where they are: all, unless Megatron's
+    ``optimizer_offload_fraction`` says otherwise (core 0.19, ``cpu_offloading/hybrid_optimizer.py``).
+    """
+    stated = job.extra.get("optimizer_offload_fraction")
+    return float(stated) if isinstance(stated, int | float) and 0 < stated <= 1 else 1.0
+
+
 def loads_whole(s: Setting) -> bool:
     """Whether the model moves to the card before it is cut: what ``zero.Init`` has not made (``runtime/engine.py``)."""
     return s.sharding == "zero3" and s.job.extra.get("zero3_init_flag") is False

@@ -114,16 +114,19 @@ def attention_dp(job: Job) -> int:
     return math.gcd(job.tp or 1, job.dp if job.dp and "dp" not in job.assumed else job.tp or 1)
 
 
-def expert_split(job: Job, tp: int, ep: int, *, megatron: bool) -> int:
+def expert_split(job: Job, tp: int, ep: int, *, cuts: bool) -> int:
     """Over how many cards each routed expert is cut.
 
-    Megatron cuts experts over tensor parallelism too, unless set otherwise; others keep them whole under ep. An engine
-    cuts them over what ``ep`` leaves of its tensor-parallel group.
+    An engine cuts them over what ``ep`` leaves of its tensor-parallel group.
+
+    :param cuts: whether experts are cut over tensor parallelism too where nothing is said, as Megatron-LM does
+        (``expert_tensor_parallel_size``; 1 in Megatron-SWIFT, ms-swift 4.6 command-line parameters); others keep them
+        whole under ep.
     """
     stated = stated_count(job, "etp", "expert_tensor_parallel_size", "expert_tensor_parallel")
     if job.objective == "inference" and not stated:
         return max(1, tp // ep)
-    return stated or (tp if megatron or ep == 1 else 1)
+    return stated or (tp if cuts or ep == 1 else 1)
 
 
 def chunks(job: Job, shape: ModelShape, pp: int) -> int:

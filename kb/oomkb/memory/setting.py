@@ -262,7 +262,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         cp=cp,
         sp=1 if tp > 1 and sp in (tp, 1) else sp,
         ep=ep,
-        etp=expert_split(job, tp, ep, megatron=megatron),
+        etp=expert_split(job, tp, ep, cuts=megatron and not job.runs_on("megatron-swift")),
         attention_tp=tp // (attention_dp(job) or 1),
         chunks=chunks(job, shape, pp),
         gpus_per_node=per_node,

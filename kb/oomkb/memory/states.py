@@ -10,7 +10,7 @@ from typing import Final
 
 from oomkb.dataclass import dataclass
 from oomkb.memory.families.family import buffer_bytes
-from oomkb.memory.offload import offloaded_bytes
+from oomkb.memory.offload import offloaded_bytes, offloaded_share
 from oomkb.memory.optimizers import OPTIMIZERS, Optimizer, step_temporary_bytes
 from oomkb.memory.ranks import FSDP, GATHERED
 from oomkb.memory.setting import Setting
@@ -270,17 +270,18 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     if engine:
         step = _deepspeed_step(s, trained / split_o)
     on_gpu = "optimizer" not in s.offload
+    moved_share = offloaded_share(s.job)
     applied = 4.0 if engine or s.megatron else each
     host, host_most = offloaded_bytes(
         s,
         shape,
-        states=0.0 if on_gpu else optimizer + masters + applied * trained / split_o,
+        states=0.0 if on_gpu else moved_share * (optimizer + masters + applied * trained / split_o),
         weights=weights if "param" in s.offload else 0.0,
         partition=trained / split_o,
     )
     moved = (0.0 if on_gpu else optimizer + masters) + (weights if "param" in s.offload else 0.0)
     if not on_gpu:
-        optimizer = masters = step = 0.0
+        optimizer, masters, step = ((1 - moved_share) * size for size in (optimizer, masters, step))
     return States(
         weights=0.0 if "param" in s.offload else weights,
         adapters=adapters,

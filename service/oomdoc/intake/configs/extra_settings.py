@@ -84,6 +84,8 @@ def _read(parts: list[str], entry: Entry) -> Iterator[tuple[str, Any]]:
             yield last, number
     elif last in _FLAGS and (on := flag(entry.value)) is not None:
         yield last, on
+    elif last == "optimizer_offload_fraction" and isinstance(entry.value, int | float) and 0 < entry.value <= 1:
+        yield last, float(entry.value)
     elif last == "pin_memory" and parts[-2:-1] in (["offload_optimizer"], ["offload_param"]):
         yield last, entry.value is True
     elif last in _NAMES and (names := _list(entry)):
