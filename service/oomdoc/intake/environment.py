@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
+from oomdoc.evidence import Statement
 from oomdoc.intake.configs.wordlist import words as names_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.polarity import clause, went_well
+from oomdoc.intake.polarity import clause
 from oomdoc.intake.sieve import Sieve, Vocabulary, candidates
+from oomkb.frameworks import find
 from oomkb.records.versions import version_of
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 _KNOWN: Final = names_in(
     "torch transformers deepspeed flash-attn bitsandbytes megatron-core torchvision accelerate peft trl vllm"
@@ -78,20 +83,27 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
     return out
 
 
-def worked_with(lines: Iterable[Line], words: Vocabulary) -> tuple[str, str] | None:
-    """The library (empty where none is named) and the release with which the same thing works, as people say."""
+def worked_with(lines: Iterable[Line], words: Vocabulary, failing: Mapping[str, str]) -> tuple[str, str] | None:
+    """The library (empty where none is named) and the release with which the same thing works, where a newer one fails.
+
+    What somebody went back to; else the newest release that is named beside the one that fails, and older.
+
+    :param failing: library -> release of the run that fails.
+    """
     for line in candidates(_RE["went_back"], lines, words):
         if (found := _RE["went_back"].search(line.text[:2000])) is not None:
             name = found["name"] or found["after"] or found["beside"] or ""
             return _package(name) if name else "", str(found["version"])
-    for line in candidates(_RE["pair"], lines, words):
+    older: list[tuple[Version, str, str]] = []
+    for _, line, _ in _SIEVE.over(lines, words):
         text = line.text[:2000]
-        for found in _RE["pair"].finditer(text):
-            said = clause(text, found.start(), found.end())
-            fine = "." in found["version"] and went_well(said) and not _wished(text, found.start(), found.end())
-            if fine and (len(said) < len(text) or _package(found["name"]) not in _OF_MACHINE):
-                return _package(found["name"]), str(found["version"])
-    return None
+        named = [(f["name"], f["version"]) for f in _RE["pair"].finditer(text)]
+        named += [(f["name"], f["old"]) for f in _RE["moved"].finditer(text)]
+        for name, release in ((_package(name), str(release)) for name, release in named):
+            here, there = version_of(release), version_of(failing.get(name, ""))
+            if here is not None and there is not None and here < there and name not in _OF_MACHINE and "." in release:
+                older.append((here, name, release))
+    return max(older)[1:] if older else None
 
 
 _OF_MACHINE: Final = frozenset({"python", "cuda", "nccl"})
@@ -119,3 +131,22 @@ def _wished(text: str, start: int, end: int) -> bool:
     if _RE["helps"].search(around[len(before) :]):
         return True
     return _RE["wished"].search(before) is not None and _RE["came"].search(before) is None
+
+
+def releases(
+    noted: Sequence[Line],
+    varied: Sequence[Line],
+    words: Vocabulary,
+    framework: str | None,
+    statements: Sequence[Statement],
+) -> tuple[dict[str, str], tuple[str, str] | None]:
+    """Releases by library, what the text says before what comments of configurations say (``noted``); and the one with
+    which it worked, where that is said.
+    """
+    found = read_versions(noted, Vocabulary(line.low for line in noted))
+    out = {name: version for name, (version, _) in (found | read_versions(varied, words)).items()}
+    known = find(framework)
+    if known is not None and known.package not in out and (version := framework_version(varied, words)) is not None:
+        out[known.package] = version
+    worked = any(statement.name == "worked-before-upgrade" for statement in statements)
+    return out, worked_with(varied, words, out) if worked else None

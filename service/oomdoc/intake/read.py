@@ -155,19 +155,17 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         configs,
         kept,
         framework,
-        _versions([line for file in files for line in file if notes_a_version(line)], varied, words, framework),
+        environment.releases(
+            [line for file in files for line in file if notes_a_version(line)], varied, words, framework, statements
+        ),
         signals=tuple(signals),
         outcome=outcome,
         other_outcomes=tuple(other_outcomes),
         conflicts=(*conflicts, *(c for reading in configs for c in reading.conflicts)),
         signs=signs,
         statements=statements,
-        worked_with=environment.worked_with(varied, words) if any(s.name == _OLDER for s in statements) else None,
         warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
-
-
-_OLDER: Final = "worked-before-upgrade"
 
 
 def _without_names(facts: Iterable[Fact], configs: Sequence[ConfigReading]) -> Iterator[Fact]:
@@ -216,19 +214,6 @@ _NAMED_AIM: Final = 0.53
 """Confidence of a word that names inference; loading a model is of any program."""
 
 
-def _versions(
-    noted: Sequence[Line], varied: Sequence[Line], words: Vocabulary, framework: str | None
-) -> dict[str, str]:
-    """Releases by library: what the text says before what comments of configurations say."""
-    found = environment.read_versions(noted, Vocabulary(line.low for line in noted))
-    out = {name: version for name, (version, _) in (found | environment.read_versions(varied, words)).items()}
-    known = find(framework)
-    if known is not None and known.package not in out:
-        version = environment.framework_version(varied, words)
-        out.update({known.package: version} if version is not None else {})
-    return out
-
-
 def _evidence(
     lines: Sequence[Line],
     kinds: Sequence[Kind],
@@ -236,7 +221,7 @@ def _evidence(
     configs: Sequence[ConfigReading],
     facts: dict[str, Fact],
     framework: str | None,
-    versions: Mapping[str, str],
+    releases: tuple[Mapping[str, str], tuple[str, str] | None],
     **seen: Any,
 ) -> Evidence:
     """Put it together; adds language and digest."""
@@ -250,7 +235,8 @@ def _evidence(
         failures=tuple(failures),
         documents=tuple(d for reading in configs for d in reading.documents),
         inactive=tuple(i for reading in configs for i in reading.inactive),
-        versions=MappingProxyType({**{k: v for c in configs for k, v in c.versions.items()}, **versions}),
+        versions=MappingProxyType({**{k: v for c in configs for k, v in c.versions.items()}, **releases[0]}),
+        worked_with=releases[1],
         framework=framework,
         recognised=next((c.recognised for c in configs if c.recognised is not None), None),
         language=language_of(prose, text or "\n".join(d.text[:_GLIMPSE] for c in configs for d in c.documents)),
