@@ -26,9 +26,9 @@ def _key(name: str) -> str:
 
 @cache
 def _names() -> dict[str, Record]:
-    table: dict[str, Record] = {}
+    table = {_key(framework.name): framework for framework in FRAMEWORKS}
     for framework in FRAMEWORKS:
-        for name in (framework.name, framework.title, framework.package, *framework.aliases):
+        for name in (framework.title, framework.package, *framework.aliases):
             table.setdefault(_key(name), framework)
     return table
 

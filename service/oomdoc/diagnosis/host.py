@@ -87,8 +87,10 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         yield HostNeed("save", 1, saved.total_bytes)
     if phase not in ("load", "unknown"):
         return
+    trains = phase == "unknown" and not is_script(job) and job.objective is not None
     if job.quant in (None, "none"):
-        yield from _copies(job, shape)
+        # Of a run that may have loaded its weights, only what is more than the machine has.
+        yield from (n for n in _copies(job, shape) if not trains or n.total_bytes > room)
     if offloads and later:
         yield HostNeed("offload", 1, size)
 

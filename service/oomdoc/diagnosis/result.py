@@ -273,5 +273,9 @@ class Diagnosis:
 
 def action_key(cause: str, objective: str | None) -> str:
     """Which words say what to do about a cause where no plan fits: a model that is only run has no backward pass."""
-    inference = cause == "activations" and objective == "inference"
+    inference = cause in _OF_INFERENCE and objective == "inference"
     return f"cause.{cause}.{'action-of-inference' if inference else 'action'}"
+
+
+_OF_INFERENCE: Final = frozenset({"activations", "logits", "inactive-setting", "version-regression", "long-sample"})
+"""Causes that have words of their own for a model that is only run."""

@@ -183,8 +183,10 @@ def _why(document: dict[str, Any], first: dict[str, Any], language: str) -> list
         if c.get("observed") and (c["fact"] or first["cause"] not in _APART)
     ]
     implied += [i["why"] for i in (document.get("inferred") or {}).values() if first["cause"] not in _APART]
-    lines += first["why"][:1] if len(lines) == 1 else []
-    lines += implied[:1] or first["why"][1 : 1 + _MAX_REASONS - len(lines)]
+    likeness = word("feature.words", language)  # no reason beside another one
+    reasons = [why for why in first["why"] if why != likeness] or (first["why"] if not implied else [])
+    lines += reasons[:1] if len(lines) == 1 else []
+    lines += implied[:1] or reasons[1 : 1 + _MAX_REASONS - len(lines)]
     return lines
 
 
@@ -265,7 +267,9 @@ def _ask(document: dict[str, Any], language: str) -> str:
     fact = questions[0]["fact"]
     if fact.endswith((".json", ".yaml", ".yml")):
         return word("screen.ask-file", language, file=fact, why=questions[0]["why"])
-    name = word_or(f"question.{fact}.name", fact, language)
+    package = fact.removeprefix("versions.")
+    known = word_or(f"question.{fact}.name", fact, language)
+    name = word("screen.version-of", language, package=package) if package != fact else known
     return word("screen.ask", language, fact=name, why=questions[0]["why"])
 
 

@@ -144,7 +144,7 @@ def _loaded(job: Job, context: Context, need: HostNeed) -> Iterator[Variant]:
         line = context.in_library(f"from_pretrained(..., {dtype})")
         yield _step("half", 0.3, half_bytes=need.total_bytes / 2, line=line, **sizes)
     if need.count > 1:
-        yield _step("load-copies", 0.6, line=_load_line(job, context, dtype), **sizes)
+        yield _step("load-copies", 0.6, line=_load_line(job, context, dtype, need.copy_bytes), **sizes)
     elif need.count == 1 and context.script:
         yield _step(
             "quantized",
@@ -191,13 +191,14 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
         yield _step("more", 0.8, needed_bytes=needed)
 
 
-def _load_line(job: Job, context: Context, dtype: str) -> str:
-    """What loads one copy per machine, in the words of what the person uses."""
+def _load_line(job: Job, context: Context, dtype: str, copy_bytes: float) -> str:
+    """What loads one copy per machine, in the words of what the person uses; no card takes more than it has."""
     if job.sharding in FSDP:
         # accelerate (utils/dataclasses.py) refuses the one without the other; FSDP2 always hands the shards out.
         keys = ["fsdp_cpu_ram_efficient_loading", *(["fsdp_sync_module_states"] if job.sharding == "fsdp" else [])]
         flags = context.facts.get("fsdp_flags")
         return " ".join(f"--{key} true" for key in keys) if flags else ", ".join(f"{key}: true" for key in keys)
-    if job.sharding == "zero3":
+    card = context.device.capacity_bytes if context.device is not None else math.inf
+    if job.sharding == "zero3" or copy_bytes > CARD_USABLE * card:
         return ZERO_FIRST
     return f"from_pretrained(..., {dtype}, device_map={{'': int(os.environ['LOCAL_RANK'])}})"

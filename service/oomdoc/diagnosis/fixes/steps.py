@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import (
-    DEEPSPEED,
     Context,
     Safety,
     Variant,
@@ -34,7 +33,17 @@ _MAX_NAMED: Final = 8
 """Processes that are named."""
 _WORTHWHILE: Final = 0.2
 """Share of the card from which an engine has use for what is free."""
-_LOOK: Final = "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv"
+_LOOK: Final = {
+    "nvidia": "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
+    "amd": "rocm-smi --showpids",
+    "huawei": "npu-smi info",
+}
+_CHOOSE: Final = {
+    "nvidia": "CUDA_VISIBLE_DEVICES",
+    "amd": "HIP_VISIBLE_DEVICES",
+    "huawei": "ASCEND_RT_VISIBLE_DEVICES",
+}
+"""What shows the processes on a maker's cards, and the variable that names those of a run."""
 _PROCESSOR: Final = "processor = AutoProcessor.from_pretrained(model_id, max_pixels=401408)  # 512 tokens an image"
 _SET_DEVICE: Final = "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))"
 _OWN_MAP: Final = "from_pretrained(..., device_map={'': int(os.environ['LOCAL_RANK'])})"
@@ -239,6 +248,7 @@ def kill_processes(job: Job, context: Context) -> Iterator[Variant]:
     if free and free >= _WORTHWHILE and context.has("serving.utilization"):
         yield step("kill-processes.share", 0.2, line=f"--gpu-memory-utilization {int(100 * free - 1) / 100:.2f}")
     holders = list(context.facts.get("holders", ()))[:_MAX_NAMED]
+    maker = context.device.vendor if context.device is not None else str(context.facts.get("maker"))
     pids = [pid for pid, _, _ in holders]
     if holders:
         named = [
@@ -247,16 +257,17 @@ def kill_processes(job: Job, context: Context) -> Iterator[Variant]:
         ]
         yield step("kill-processes.held", 0.2, holders=named)
     else:
-        yield step("kill-processes.look", 0.2, line=_LOOK)
+        yield step("kill-processes.look", 0.2, line=_LOOK.get(maker, _LOOK["nvidia"]))
         pids = [int(p) for p in context.facts.get("pids", ()) if str(p).isdigit()][:_MAX_NAMED]
     yield step("kill-processes.how", 0.3, line=f"kill {' '.join(map(str, pids)) or 'PID'}")
-    yield step("kill-processes.elsewhere", 0.3, line="CUDA_VISIBLE_DEVICES=N ...")
+    yield step("kill-processes.elsewhere", 0.3, line=f"{_CHOOSE.get(maker, _CHOOSE['nvidia'])}=N ...")
 
 
 @remedy("same-numbers", "training", causes=["optimizer-init", "weights-load", "other-process"])
 def load_sharded(job: Job, context: Context) -> Iterator[Variant]:
     """Load the weights where they belong: in their own dtype, once, sharded or quantised from the start."""
-    if "optimizer-init" in context.causes[:1] and context.phase == "load":
+    own = context.framework is None or context.has_trainer
+    if own and "optimizer-init" in context.causes[:1] and context.phase == "load":
         yield step("load-sharded.states", 0.5, line="torch.load('optimizer.pt', map_location='cpu')")
     elif context.facts.get("ranks_on_one_gpu"):
         yield step("load-sharded.own-gpu", 0.3, line=_OWN_MAP if context.facts.get("device_map") else _SET_DEVICE)
@@ -315,7 +326,7 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
         yield step("save-settings.merge", 0.3, line=own or context.in_library(_ON_HOST))
         return
     gathers = job.sharding in FSDP and not of_host and (context.own_code or bool(context.facts.get("own_loop")))
-    if gathers and (is_lora(job) or context.facts.get("own_loop")):
+    if gathers:
         yield step("save-settings.rank-0", 0.2, line=_INTO_HOST if functions else _ON_RANK_0)
     if is_lora(job) and of_host:
         yield step("save-settings.adapter", 0.3, line="model.save_pretrained('adapter')")
@@ -329,9 +340,10 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
     own = line_of(context.framework, "save-settings")
     if own is not None:
         yield step("save-settings.how", 0.4, line=own)
-    elif job.sharding in DEEPSPEED:
+    elif job.sharding == "zero3":
         yield step("save-settings.how", 0.4, line='"stage3_gather_16bit_weights_on_model_save": false')
-        yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
+        if not of_host:
+            yield step("save-settings.convert", 0.8, line="python zero_to_fp32.py . output/")
     elif job.sharding in FSDP and context.facts.get("own_loop"):
         yield step("save-settings.how", 0.6, line=_IN_PARTS if functions else _SHARDED_DICT)
         return

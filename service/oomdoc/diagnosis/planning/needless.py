@@ -10,6 +10,7 @@ from oomdoc.diagnosis.run_of_evidence import SPLIT
 from oomdoc.evidence import Evidence, Message
 from oomdoc.intake.asked import asked_of
 from oomdoc.intake.assigned import assigned_in
+from oomkb.frameworks import PLAIN, find, lineage
 from oomkb.memory.job import Job
 
 _OF_MANY_PROCESSES: Final = frozenset(
@@ -51,8 +52,18 @@ _TRIED: Final[Mapping[str, frozenset[str]]] = {
 
 
 def not_set(advice: Iterable[tuple[str, str, Variant]], evidence: Evidence) -> list[tuple[str, str, Variant]]:
-    """The advice without what the input has already."""
-    return [one for one in advice if one[2].instruction is None or not _is_set(one[2].instruction, evidence)]
+    """The advice without what the input has already, and without another library's settings for a known program."""
+    kept = (
+        (cause, name, v) for cause, name, v in advice if v.instruction is None or not _is_set(v.instruction, evidence)
+    )
+    known = find(evidence.framework)
+    foreign = known is not None and all(member.name != PLAIN for member in lineage(known.name))
+    return [one for one in kept if not (foreign and _of_library(one[2]))]
+
+
+def _of_library(variant: Variant) -> bool:
+    line = variant.instruction.values.get("line") if variant.instruction is not None else None
+    return isinstance(line, Message)
 
 
 def _is_set(instruction: Message, evidence: Evidence) -> bool:

@@ -285,6 +285,7 @@ def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterabl
     wsl = windows and _is_wsl(evidence)
     return {
         "pids": tuple(dict.fromkeys(pids)),
+        "maker": _MAKERS.get(failure.signal.name) if failure is not None else None,
         "holders": _holders(evidence),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),

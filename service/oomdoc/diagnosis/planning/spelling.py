@@ -193,7 +193,11 @@ def _as_option(key: str, document: Document, *, usual: bool = False) -> str:
     :param usual: whether keys of the framework are options of a command wherever there is one.
     """
     typed = _typed(document)
-    dashed = "." not in key and (any(word.startswith("--") for word in typed) or (usual and bool(typed)))
+    dashed = (
+        "." not in key
+        and not key.isupper()
+        and (any(word.startswith("--") for word in typed) or (usual and bool(typed)))
+    )
     return f"--{key}" if dashed else key
 
 

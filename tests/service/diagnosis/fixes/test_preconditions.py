@@ -171,7 +171,9 @@ def test_save_settings_fit_the_engine() -> None:
     found = offers("save-settings", job(sharding="zero3", world=8), causes=("checkpoint-save",))
     assert "stage3_gather_16bit_weights_on_model_save" in found[0].instruction.values["line"]  # type: ignore[union-attr]
     found = offers("save-settings", job(sharding="fsdp", world=8), causes=("checkpoint-save",))
-    assert "SHARDED_STATE_DICT" in found[0].instruction.values["line"]  # type: ignore[union-attr]
+    gathered, sharded = (str(v.instruction.values["line"]) for v in found[:2])  # type: ignore[union-attr]
+    assert "rank0_only=True" in gathered
+    assert "SHARDED_STATE_DICT" in sharded
 
 
 def test_versions_up_and_down() -> None:

@@ -167,6 +167,18 @@ TASKS: Final[tuple[Task, ...]] = (
         3,
     ),
     (
+        "megatron-swift",
+        "dense.sh",
+        "NPROC_PER_NODE=4 \\\nmegatron sft \\\n    --model Qwen/Qwen3-8B \\\n    --tuner_type full \\\n    --micro_batch_size 2 \\\n    --global_batch_size 16 \\\n    --tensor_model_parallel_size 2 \\\n    --max_length 8192\n",
+        {"micro_batch": 1, "seq_len": 4096, "tp": 4},
+        [
+            "    --micro_batch_size 1 \\",
+            "    --max_length 4096",
+            "    --tensor_model_parallel_size 4 \\",
+        ],
+        3,
+    ),
+    (
         "ms-swift",
         "grpo.sh",
         "CUDA_VISIBLE_DEVICES=0,1 NPROC_PER_NODE=2 swift rlhf --rlhf_type grpo --model Qwen/Qwen2.5-7B-Instruct --use_vllm true --vllm_mode colocate --vllm_gpu_memory_utilization 0.6 --num_generations 8 --per_device_train_batch_size 4\n",
