@@ -277,5 +277,7 @@ def action_key(cause: str, objective: str | None) -> str:
     return f"cause.{cause}.{'action-of-inference' if inference else 'action'}"
 
 
-_OF_INFERENCE: Final = frozenset({"activations", "logits", "inactive-setting", "version-regression", "long-sample"})
+_OF_INFERENCE: Final = frozenset(
+    {"activations", "logits", "inactive-setting", "version-regression", "long-sample", "host-ram"}
+)
 """Causes that have words of their own for a model that is only run."""

@@ -56,7 +56,7 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     if context.facts.get("host_array"):
         yield _step("array", 0.3, size_bytes=context.requested_bytes)
     elif context.facts.get("object_workers") and not context.serving and (need is None or need.kind == "load"):
-        if not context.facts.get("preprocessing"):
+        if context.own_code and not context.facts.get("preprocessing"):
             yield _step("objects", 0.6, line=_ARROW)
         line = context.arguments(dataloader_num_workers=2, dataloader_pin_memory=False)
         yield _step("workers", 0.4, line=line)
@@ -174,7 +174,7 @@ def _more(context: Context, need: HostNeed | None) -> Iterator[Variant]:
     """A higher limit from whoever sets one; of a machine of its own, memory or swap."""
     known, scheduler = context.host_bytes, context.facts.get("scheduler")
     needed = need.total_bytes if need is not None else context.requested_bytes or 0.0
-    if context.host_bytes and context.host_holds(needed):
+    if (context.host_bytes and context.host_holds(needed)) or (need is not None and need.kind == "save"):
         needed = 0.0  # something else fills it
     gib = -(-round(needed / HOST_USABLE / GIB) // _STEP_GIB) * _STEP_GIB
     if scheduler is not None and (not known or gib <= known / GIB):

@@ -73,7 +73,7 @@ def activate_setting(job: Job, context: Context) -> Iterator[Variant]:
     if world_size(job) == 1 and (job.sharding or "").startswith(("zero", "fsdp")):
         yield step("all-processes.how", 0.5, line=launch_line(context, max(2, (job.gpus or 1) + context.spare_gpus)))
     if not inactive:
-        yield step("activate-setting.check", 0.5)
+        yield step("activate-setting.check-run" if context.serving else "activate-setting.check", 0.5)
 
 
 @remedy("same-numbers", "training", causes=["fragmentation"])

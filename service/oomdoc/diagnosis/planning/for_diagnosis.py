@@ -105,7 +105,7 @@ def planning_for(
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
         if first in _ARITHMETIC and not _is_apart(context):
-            advice = [*not_set(settings_for(job, context), evidence), *advice]
+            advice = _foremost([*not_set(settings_for(job, context), evidence), *advice])
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
@@ -115,9 +115,7 @@ def planning_for(
     calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
     far = max(calibration.scale, calibration.short) > _MAX_UNEXPLAINED_RATIO
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
-        foremost = [a for a in advice if a[1] in _OF_THE_CAUSE]
-        others = [a for a in advice if a not in foremost]
-        advice = [*foremost, *not_set(settings_for(prices.job, context), evidence), *others]
+        advice = _foremost([*not_set(settings_for(prices.job, context), evidence), *advice])
         far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
     of_size = not first or first in _ARITHMETIC
     if first not in _NEVER and not far and (of_size or prices.base.probability < wanted):
@@ -146,6 +144,11 @@ def planning_for(
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     ordered = [_in_order(plan, first, ineffective) for plan in plans[:_MAX_SHOWN_PLANS]]
     return _in_own_keys(replace(found, plans=tuple(ordered)), evidence, prices.job, ineffective)
+
+
+def _foremost(advice: Sequence[tuple[str, str, Variant]]) -> list[tuple[str, str, Variant]]:
+    """The advice with what takes the cause away before any smaller setting."""
+    return sorted(advice, key=lambda one: one[1] not in _OF_THE_CAUSE)
 
 
 def _mild_unless(found: Planning, of_size: bool) -> Planning:
@@ -187,7 +190,12 @@ def _said(before: Plan, evidence: Evidence, job: Job, written: Written) -> Plan:
     changes: list[Change] = []
     for change in plan.changes:
         titled = all(other.remedy != change.remedy for other in changes)
-        changes.append(in_words(change, job, typed=change.key not in own or change.file is not None, titled=titled))
+        typed = change.key not in own or change.file is not None
+        unstated = (
+            not typed and change.old is not None and bool(change.fields) and set(change.fields) <= set(job.assumed)
+        )
+        shown = replace(change, old=None) if unstated else change  # a default that nobody wrote is nobody's value
+        changes.append(in_words(shown, job, typed=typed, titled=titled))
     return replace(plan, changes=tuple(changes))
 
 

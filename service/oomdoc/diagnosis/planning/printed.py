@@ -220,7 +220,10 @@ _SAID: Final[Mapping[str, tuple[str, ...]]] = {
     "device_map": ("inactive-setting/map-of-devices",),
     "pins": ("host-ram/pinned",),
     "preprocessing": ("fails-while-preprocessing", "host-ram/dataset"),
-    "object_workers": ("grows-with-steps", "fewer-workers-help", "host-ram/loader-worker"),
+    "object_workers": (
+        *("grows-with-steps", "fails-at-random-step", "fails-after-long-run", "fewer-workers-help"),
+        "host-ram/loader-worker",
+    ),
 }
 """Facts, with the statements and signs that show them; workers of a data loader copy the objects that they touch."""
 _TRAINERS: Final = ("transformers/", "accelerate/", "lightning/", "swift/", "llamafactory/")

@@ -229,17 +229,23 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "vision-tokens": ("pixels", "grad-ckpt", "micro-batch"),
     "extra-models": ("reference-precompute", "reference-offload", "reference-adapter", "reference-sharding"),
     "hardware-limit": ("qlora", "zero", "offload-param", "micro-batch"),
-    "cuda-graph": ("serving-eager", "serving-concurrency"),
+    "cuda-graph": ("serving-utilization", "serving-concurrency", "serving-eager"),
 }
 """Cause -> remedies in the order practitioners apply them."""
 _MAX_OPTIONS: Final = 4
 
 
-def _written(key: str, value: object) -> str:
-    """A setting as it is typed: an option of a command, or a line of a file."""
+def _written(key: str, old: object, new: object, *, options: bool) -> str:
+    """A setting as it is typed: an option of a command, a variable of the environment, or a line of a file."""
+    if key.isupper():
+        return f"{key}={as_written(new)}"
+    if options and key.replace("_", "").isalnum():
+        key = f"--{key}"
+    if old is not None:
+        return f"{key}: {as_written(old)} → {as_written(new)}"
     if key.startswith("--"):
-        return key if value is True else f"{key} {as_written(value)}"
-    return f"{key}: {as_written(value)}"
+        return key if new is True else f"{key} {as_written(new)}"
+    return f"{key}: {as_written(new)}"
 
 
 def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant]]:
@@ -261,16 +267,15 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
         field, value = next(iter(options[-1 if name in ("micro-batch", "zero") else 0].fields.items()))
         if cause == "weights-load" and (field, value) in (("sharding", "zero1"), ("sharding", "zero2")):
             continue  # the weights stay whole
-        written = worded(filled, filled, field, value)
-        key, old, new = written[0]
+        key, old, new = worded(filled, filled, field, value)[0]
         key = context.facts.get("typed", {}).get(field.rpartition(".")[2], key) if new == value else key
-        if context.facts.get("options") and key.replace("_", "").isalnum():
-            key = f"--{key}"
-        line = (
-            _written(key, new)
-            if field in filled.assumed or old is None
-            else f"{key}: {as_written(old)} → {as_written(new)}"
-        )
+        known = None if field in filled.assumed else old
+        line = _written(key, known, new, options=bool(context.facts.get("options")))
+        if name == "buckets":  # each is a buffer of its own
+            all_of_them = options[0].fields.items()
+            line = ", ".join(
+                _written(worded(filled, filled, f, v)[0][0], None, v, options=False) for f, v in all_of_them
+            )
         typed = field.rpartition(".")[2] in context.facts.get("typed", {})
         words = "fixes.unpriced.set" if typed else words_for(filled, key)
         yield cause, name, Variant(instruction=say(words, title=say(f"fixes.{name}.title"), line=line))
