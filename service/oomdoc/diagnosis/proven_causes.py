@@ -70,9 +70,10 @@ def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFind
 
 
 def _proven(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
-    with_room = refused_with_room(view)
+    # Where there was room, or the same run fits with an older release, no sum of sizes is the cause.
+    fits = refused_with_room(view) or view.evidence.worked_with is not None
     accounts_found = (one for make in _ACCOUNTS for one in make(view))
-    found = next((one for one in accounts_found if not (with_room and one.cause in _OF_SIZE)), None)
+    found = next((one for one in accounts_found if not (fits and one.cause in _OF_SIZE)), None)
     if found is None:
         return _without_disproved(view, causes)
     known = next((c for c in causes if c.cause == found.cause), CauseFinding(found.cause, 0.0))

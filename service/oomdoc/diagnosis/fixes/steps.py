@@ -11,6 +11,7 @@ from oomdoc.diagnosis.fixes._remedy import (
     Variant,
     is_lora,
     is_preference,
+    is_rl,
     remedy,
     step,
     world_size,
@@ -88,11 +89,13 @@ def allocator(job: Job, context: Context) -> Iterator[Variant]:
     conf = " ".join(v for k, v in job.env.items() if k.endswith("ALLOC_CONF")).lower()
     if context.serving:
         return
-    if in_range("<2.1", context.versions.get("torch")) or job.get("rollout.sleep") is True:
+    if in_range("<2.1", context.versions.get("torch")) or job.get("rollout.sleep") is True or is_rl(job):
         if "max_split_size_mb" not in conf:
             yield step("allocator.how", 0.3, line=f"{export}max_split_size_mb:128")
-    elif "expandable_segments:true" not in conf:
+    elif "expandable_segments:true" not in conf and not context.facts.get("expandable"):
         yield step("allocator.how", 0.2, line=f"{export}expandable_segments:True")
+    else:
+        yield step("allocator.shapes", 0.4)
 
 
 @remedy("same-numbers", "any", causes=["version-regression"])
@@ -328,7 +331,7 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
     gathers = job.sharding in FSDP and not of_host and (context.own_code or bool(context.facts.get("own_loop")))
     if gathers:
         yield step("save-settings.rank-0", 0.2, line=_INTO_HOST if functions else _ON_RANK_0)
-    if is_lora(job) and of_host:
+    if is_lora(job) and of_host and context.own_code:
         yield step("save-settings.adapter", 0.3, line="model.save_pretrained('adapter')")
     elif context.own_code and (
         is_lora(job) or ((job.method is None or "method" in job.assumed) and job.sharding is None)

@@ -97,7 +97,7 @@ def planning_for(
     if prices is not None:
         prices = prices.measured_by(measured(evidence, prices))
         context = of_this_run(evidence, prices, context)
-        if (note := loads_easily(evidence, prices)) is not None:
+        if likely[:1] != ["version-regression"] and (note := loads_easily(evidence, prices)) is not None:
             context = replace(context, causes=("other-process",))
             return Planning(plans=_cause_plans(_advice(prices.job, context), prices.job, None, (note,)))
     advice = not_set(_advice(prices.job if prices else job, context), evidence)
@@ -180,8 +180,13 @@ def _in_order(plan: Plan, cause: str, ineffective: Collection[str]) -> Plan:
     names = list(dict.fromkeys(change.remedy for change in plan.changes))
     answers = ANSWERS.get(cause, ())
     effective = (_effect(change, ineffective) for change in plan.changes)
-    ordered = sorted(effective, key=lambda c: (c.instruction is None, c.remedy not in answers, names.index(c.remedy)))
+    ordered = sorted(effective, key=lambda c: (c.instruction is None, _rank(c.remedy, answers), names.index(c.remedy)))
     return replace(plan, changes=tuple(ordered))
+
+
+def _rank(remedy: str, answers: Collection[str]) -> int:
+    """What takes the cause away, what answers it, the rest."""
+    return 0 if remedy in _OF_THE_CAUSE else 1 if remedy in answers else 2
 
 
 def _said(before: Plan, evidence: Evidence, job: Job, written: Written) -> Plan:

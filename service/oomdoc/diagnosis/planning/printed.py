@@ -304,6 +304,7 @@ def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterabl
         **{name: not said.isdisjoint(shown_by) for name, shown_by in _SAID.items()},
         "own_loop": _is_own_loop(failure.frames if failure is not None else ()),
         "host_failed": filled,
+        "expandable": ("expandable_segments", "true") in evidence.assigned,
         "host_array": failure is not None and failure.signal.name == "numpy-oom",
         "merges": not said.isdisjoint(MERGES),
         "of_host": evidence.outcome is not None and evidence.outcome.memory == "host",

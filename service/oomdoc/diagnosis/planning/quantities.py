@@ -255,6 +255,7 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
     by_name = {r.name: r for r in REMEDIES}
     for name in ANSWERS.get(cause, ()):
         options = [v for v in variants_on(by_name[name], filled, context) if v.fields]
+        options = [v for v in options if v.fields.get("grad_ckpt") != "offload"]  # few programs and releases have it
         # A default that nobody stated (one sample, 2048 tokens) is no setting to advise against.
         options = [
             v for v in options if not (name in ("micro-batch", "seq-len") and set(v.fields) & set(filled.assumed))
@@ -278,4 +279,7 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
             )
         typed = field.rpartition(".")[2] in context.facts.get("typed", {})
         words = "fixes.unpriced.set" if typed else words_for(filled, key)
-        yield cause, name, Variant(instruction=say(words, title=say(f"fixes.{name}.title"), line=line))
+        said_as = {"title": say(f"fixes.{name}.title"), "line": line, "old": known, "new": new}
+        if words == "fixes.in-words.alone" and known is not None and not isinstance(new, bool | str):
+            words = "fixes.in-words.counted"
+        yield cause, name, Variant(instruction=say(words, **said_as))
