@@ -278,6 +278,6 @@ def action_key(cause: str, objective: str | None) -> str:
 
 
 _OF_INFERENCE: Final = frozenset(
-    {"activations", "logits", "inactive-setting", "version-regression", "long-sample", "host-ram"}
+    {"activations", "logits", "inactive-setting", "version-regression", "long-sample", "host-ram", "weights-load"}
 )
 """Causes that have words of their own for a model that is only run."""

@@ -86,24 +86,26 @@ def read_versions(lines: Iterable[Line], words: Vocabulary) -> dict[str, tuple[s
 def worked_with(lines: Iterable[Line], words: Vocabulary, failing: Mapping[str, str]) -> tuple[str, str] | None:
     """The library (empty where none is named) and the release with which the same thing works, where a newer one fails.
 
-    What somebody went back to; else the newest release that is named beside the one that fails, and older.
+    What somebody went back to; else, of a library of which several releases are named, the last before the newest.
 
     :param failing: library -> release of the run that fails.
     """
     for line in candidates(_RE["went_back"], lines, words):
-        if (found := _RE["went_back"].search(line.text[:2000])) is not None:
+        found = _RE["went_back"].search(line.text[:2000])
+        if found is not None:
             name = found["name"] or found["after"] or found["beside"] or ""
             return _package(name) if name else "", str(found["version"])
-    older: list[tuple[Version, str, str]] = []
+    named: dict[str, dict[Version, str]] = {}
+    pairs = list(failing.items())
     for _, line, _ in _SIEVE.over(lines, words):
         text = line.text[:2000]
-        named = [(f["name"], f["version"]) for f in _RE["pair"].finditer(text)]
-        named += [(f["name"], f["old"]) for f in _RE["moved"].finditer(text)]
-        for name, release in ((_package(name), str(release)) for name, release in named):
-            here, there = version_of(release), version_of(failing.get(name, ""))
-            if here is not None and there is not None and here < there and name not in _OF_MACHINE and "." in release:
-                older.append((here, name, release))
-    return max(older)[1:] if older else None
+        pairs += [(_package(f["name"]), str(f["version"])) for f in _RE["pair"].finditer(text)]
+        pairs += [(_package(f["name"]), str(f[end])) for f in _RE["moved"].finditer(text) for end in ("old", "version")]
+    for name, release in pairs:
+        if "." in release and name not in _OF_MACHINE and (parsed := version_of(release)) is not None:
+            named.setdefault(name, {}).setdefault(parsed, release)
+    several = [(sorted(of)[-2], name) for name, of in named.items() if len(of) > 1]
+    return (max(several)[1], named[max(several)[1]][max(several)[0]]) if several else None
 
 
 _OF_MACHINE: Final = frozenset({"python", "cuda", "nccl"})

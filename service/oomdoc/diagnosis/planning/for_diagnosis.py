@@ -35,6 +35,8 @@ _ARITHMETIC: Final = frozenset(
 _NEVER: Final = frozenset({"host-ram", "not-oom", "shared-memory"})
 """Causes to which no size of the job on the GPU is an answer."""
 _MIN_PROBABILITY: Final = 0.25
+_MIN_OF_FIRST: Final = 0.6
+"""Of the first cause's probability, from which another one is answered as well."""
 _MAX_SHOWN_PLANS: Final = 3
 _MAX_UNEXPLAINED_RATIO: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
@@ -83,7 +85,8 @@ def planning_for(
 
     A job that cannot be priced still gets the steps that follow from its cause.
     """
-    likely = [c.cause for c in causes if c.probability >= _MIN_PROBABILITY] or [c.cause for c in causes[:1]]
+    least = max(_MIN_PROBABILITY, _MIN_OF_FIRST * causes[0].probability) if causes else _MIN_PROBABILITY
+    likely = [c.cause for c in causes if c.probability >= least] or [c.cause for c in causes[:1]]
     context = context_of(evidence, job, likely, matched)
     context = replace(context, without=context.without | ruled_out(evidence, job))
     try:

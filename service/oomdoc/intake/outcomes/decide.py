@@ -33,6 +33,8 @@ NAMED: Final = 0.5
 """Confidence from which the name of a failure that is not memory counts; below, nothing tells what failed."""
 
 Indexed = tuple[int, Failure]
+_WHOSE: Final = 5
+"""Characters before words for memory that may say whose it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,10 @@ class _Hit:
     @property
     def memory(self) -> Memory | None:
         """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
-        return memory_named(self.text) if self.row.memory == "device" else self.row.memory
+        if self.row.memory != "device":
+            return self.row.memory
+        of = self.line.text[max(0, self.start - _WHOSE) : self.start]  # "CPU" before "memory not enough"
+        return memory_named(f"{of}{self.text}" if self.row.kind == "said" and self.text[:1].isalpha() else self.text)
 
     def outcome(self) -> Outcome:
         sure = _CONFIDENCE[self.row.order] if self.row.kind == "other" else 0.9
