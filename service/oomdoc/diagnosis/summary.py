@@ -68,6 +68,14 @@ def _weights_in_files(view: View, found: Diagnosis) -> Iterator[Message]:
         yield say("answer.in-files", model=model_of(found.job), size_bytes=2.0 * view.shape.params)
 
 
+def _cut_off(view: View) -> Iterator[Message]:
+    """That the end of a command never reaches the program: what it was meant to set is not in effect."""
+    cut = next((one for one in view.evidence.inactive if one.reason in _CUT), None)
+    if cut is not None:
+        yield say("answer.cut-off", why=say(cut.reason, **{"setting": cut.setting, **cut.values}))
+
+
+_CUT: Final = frozenset({"inactive.cut-by-comment", "inactive.missing-continuation", "inactive.blank-after-backslash"})
 _NOT_WORKED_OUT: Final = ("answer.no-run", "answer.unknown")
 """Answers that say of a question only that nothing can be worked out."""
 
@@ -108,7 +116,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         weighed = bool(found.sides) and found.asked is not None and found.asked.questions < 2  # "what would it cost"
         left = [] if found.topics or weighed else [say("answer.not-answered", quote=q) for q in not_read(view.evidence)]
         then = _room_then(view, found) if plan else ()
-        return (*keys, *lead, first, *seen, *([plan] if plan else []), *then, *also, *others, *left)
+        return (*keys, *lead, *_cut_off(view), first, *seen, *([plan] if plan else []), *then, *also, *others, *left)
     outlook = found.outlook.answer if found.outlook is not None else "unknown"
     estimate, capacity = view.estimate, view.bytes_of("capacity")
     if outlook == "unknown" or estimate is None or not capacity:

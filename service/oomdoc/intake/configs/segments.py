@@ -269,7 +269,8 @@ def _shell_end(lines: _Lines, index: int) -> int:
         current, following = lines.line(last).rstrip(), lines.line(last + 1)
         override = _OVERRIDE.match(following) and (following[:1] in " \t" or _OVERRIDE.match(current))
         continues = current.endswith("\\") or _FLAGS.match(following) or override
-        comment = following.lstrip().startswith("#") and current.endswith("\\")
+        flag_put_aside = current.lstrip().startswith("#") and following.lstrip("# \t").startswith("-")
+        comment = following.lstrip().startswith("#") and (current.endswith("\\") or flag_put_aside)
         after_comment = current.lstrip().startswith("#") and following.lstrip().startswith("-")
         more = _ENV.match(following) or (_COMMAND.match(following) and not following.lstrip().startswith(("#", ">")))
         if not (continues or comment or after_comment or more):
