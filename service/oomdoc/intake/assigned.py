@@ -14,20 +14,23 @@ from oomkb.kept import compiled
 Assigned = frozenset[tuple[str, str]]
 """Keys with their values."""
 
-_EQUALS: Final = compiled(r"([A-Za-z_][\w.-]{2,80})[\"']?\s{0,2}[=:]\s{0,2}(?=[\"']?([\w.+/-]{1,80}))")
+_EQUALS: Final = compiled(r"(?<![\w.-])-{0,2}([A-Za-z_][\w.-]{2,80})[\"']?\s{0,2}[=:]\s{0,2}(?=[\"']?([\w.+/-]{1,80}))")
 _OPTION: Final = compiled(r"(?<![\w-])--([A-Za-z][\w.-]{2,80})(?:\s{1,4}[\"']?([\w.+/][\w.+/-]{0,80}))?")
-_CALL: Final = compiled(r"([A-Za-z_][\w.]{5,80})\(")
+_CALL: Final = compiled(r"(?<![\w.])([A-Za-z_][\w.]{5,80})\(")
 _ADVISED: Final = ("try setting", "you can set", "consider setting")
 """Words by which programs recommend a setting in their messages."""
-_MAX_LINES: Final = 4000
+_MAX_CHARACTERS: Final = 400_000
+"""Of a text that is looked through."""
 _MAX_CHARACTERS_OF_LINE: Final = 2000
 
 
 def assigned_in(lines: Iterable[str], documents: Iterable[Document] = ()) -> Assigned:
     """The settings in lines of a text and in configurations; a line that asks about one does not give it."""
     found = {(key_of(s.key.lstrip("-")), str(s.value).lower()) for document in documents for s in document.settings}
-    for count, line in enumerate(lines):
-        if count >= _MAX_LINES:
+    left = _MAX_CHARACTERS
+    for line in lines:
+        left -= min(len(line), _MAX_CHARACTERS_OF_LINE)
+        if left < 0:
             break
         if not any(mark in line for mark in "=:-(") or line.rstrip().endswith(("?", "？")):
             continue

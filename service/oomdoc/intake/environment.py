@@ -102,7 +102,8 @@ def worked_with(lines: Iterable[Line], words: Vocabulary, failing: Mapping[str, 
         pairs += [(_package(f["name"]), str(f["version"])) for f in _RE["pair"].finditer(text)]
         pairs += [(_package(f["name"]), str(f[end])) for f in _RE["moved"].finditer(text) for end in ("old", "version")]
     for name, release in pairs:
-        if "." in release and name not in _OF_MACHINE and (parsed := version_of(release)) is not None:
+        plain = "." in release or name in _BARE_MAJOR
+        if plain and name not in _OF_MACHINE and (parsed := version_of(release)) is not None:
             named.setdefault(name, {}).setdefault(parsed, release)
     several = [(sorted(of)[-2], name) for name, of in named.items() if len(of) > 1]
     return (max(several)[1], named[max(several)[1]][max(several)[0]]) if several else None

@@ -34,6 +34,8 @@ _KEEPS_CONTEXT: Final = "keep-context"
 _SAME_NUMBERS: Final = "same-numbers"
 _OTHER_HARDWARE: Final = "more-hardware"
 _NAMEABLE: Final = 0.04
+_DECIDED: Final = 0.9
+"""Probability from which nothing is asked beside what is to be done: no answer would change it."""
 _UNSURE: Final = 0.35
 """Probability below which no cause is advised on."""
 
@@ -95,6 +97,8 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
             wanted.append(word("screen.unsure-meanwhile", language))
         sure = _sure(document, language)
         return Screen(headline=headline, answer=answers, why=(unsure,), do=tuple(wanted), sure=sure, grid=grid, ask=ask)
+    steps = any(plan["changes"] for plan in document["plans"])
+    decided = first["probability"] >= _DECIDED and steps and not _asks_file(document)
     why, quotes = _placed(_why(document, first, language), _quotes(first))
     return Screen(
         headline=headline,
@@ -104,7 +108,7 @@ def _screen(document: dict[str, Any], language: str) -> Screen:
         do=tuple(_do(document, first, language)),
         sure=_sure(document, language),
         grid=grid,
-        ask=ask,
+        ask="" if decided else ask,
     )
 
 
@@ -260,12 +264,17 @@ def _named(causes: list[dict[str, Any]], language: str) -> str:
     )
 
 
+def _asks_file(document: dict[str, Any]) -> bool:
+    """Whether a file is asked for that the input names: what it sets is part of the run."""
+    return bool(document.get("questions")) and document["questions"][0]["fact"].endswith((".json", ".yaml", ".yml"))
+
+
 def _ask(document: dict[str, Any], language: str) -> str:
     questions = document.get("questions") or []
     if not questions:
         return ""
     fact = questions[0]["fact"]
-    if fact.endswith((".json", ".yaml", ".yml")):
+    if _asks_file(document):
         return word("screen.ask-file", language, file=fact, why=questions[0]["why"])
     package = fact.removeprefix("versions.")
     known = word_or(f"question.{fact}.name", fact, language)

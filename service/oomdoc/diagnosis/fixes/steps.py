@@ -66,6 +66,9 @@ _STORAGE: Final = "BitsAndBytesConfig(load_in_4bit=True, ..., bnb_4bit_quant_sto
 def activate_setting(job: Job, context: Context) -> Iterator[Variant]:
     """A memory-saving setting that is written down but not in effect: put it where it is read."""
     inactive = context.facts.get("inactive", ())
+    if job.quant in _FOUR_BIT and job.sharding == "zero3":
+        yield step("load-sharded.four-bit", 0.2, line=context.line("load-sharded", _STORAGE))
+        return
     for found in inactive:
         why = found["reason"]
         if not isinstance(why, Message):
@@ -280,10 +283,12 @@ def load_sharded(job: Job, context: Context) -> Iterator[Variant]:
 
 
 _HALF: Final = ("bf16", "fp16")
+_FOUR_BIT: Final = ("nf4", "nf4-double", "int8")
+"""Weights of bitsandbytes, which ZeRO-3 leaves whole on every card."""
 
 
 def _loaded(job: Job, context: Context) -> Iterator[Variant]:
-    four_bit = job.quant in ("nf4", "nf4-double", "int8")
+    four_bit = job.quant in _FOUR_BIT
     if four_bit and job.sharding == "zero3":
         yield step("load-sharded.four-bit", 1.0, line=context.line("load-sharded", _STORAGE))
         return
