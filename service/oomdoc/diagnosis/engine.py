@@ -49,6 +49,7 @@ from oomdoc.diagnosis.run_of_evidence import (
     split_by_layers,
     usual_precision,
     with_card_of_the_question,
+    without_foreign_engine,
 )
 from oomdoc.diagnosis.run_words import of_usual_sizes
 from oomdoc.diagnosis.summary import summarise
@@ -296,7 +297,7 @@ def _looked(
 
 _COMPLETED_BY_ITS_TEXT: Final = (
     *(card_by_number, run_as_told, locally_served, split_by_layers, over_its_cards),
-    *(ranks_that_speak, of_unknown_stage, set_in_words, usual_precision),
+    *(ranks_that_speak, of_unknown_stage, without_foreign_engine, set_in_words, usual_precision),
 )
 """What a failed run's own text tells of it beside its facts, in order."""
 

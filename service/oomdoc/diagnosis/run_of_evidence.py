@@ -11,7 +11,7 @@ from oomdoc.intake.asked import asked_of, card_in_question, pairs_in
 from oomdoc.stated import following, stated_fields
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
-from oomkb.frameworks import PLAIN, described
+from oomkb.frameworks import PLAIN, described, has
 from oomkb.memory.job import Assumption, Job
 
 SPLIT: Final = "device_map spreads the layers over the cards"
@@ -86,6 +86,14 @@ def of_unknown_stage(evidence: Evidence, job: Job) -> Job:
     if job.sharding is not None or single or split or job.objective == "inference" or not evidence.value("sharded"):
         return job
     return job.assuming({"sharding": Assumption("zero3", STAGE_OPEN)})
+
+
+def without_foreign_engine(evidence: Evidence, job: Job) -> Job:
+    """A stage of ZeRO that prose names is another run's where the framework runs without DeepSpeed (Megatron)."""
+    stage = evidence.facts.get("zero_stage")
+    apart = has(job.framework, "distributed_optimizer") and not has(job.framework, "zero")
+    of_prose = stage is not None and stage.origin == "prose" and (job.sharding or "") in ("zero2", "zero3")
+    return job.with_fields({"sharding": None, "offload": None}) if apart and of_prose else job
 
 
 def run_as_told(evidence: Evidence, job: Job) -> Job:

@@ -54,7 +54,7 @@ _SHARDED_DICT: Final = (
 _ON_RANK_0: Final = "StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)"
 """torch/distributed/fsdp/api.py, PyTorch 1.12-2.8."""
 _ON_HOST: Final = "from_pretrained(..., device_map='cpu', torch_dtype=torch.bfloat16)"
-_ADAPTER: Final = "torch.save({n: p.cpu() for n, p in model.named_parameters() if 'lora_' in n}, 'adapter.pt')"
+_ADAPTER: Final = "torch.save({n: p.detach().cpu() for n, p in model.named_parameters() if p.requires_grad}, path)"
 _INTO_HOST: Final = "get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))"
 _IN_PARTS: Final = "torch.distributed.checkpoint.save(get_model_state_dict(model), checkpoint_id=path)"
 """torch/distributed/checkpoint/state_dict.py, PyTorch 2.2-2.8: with both options only rank 0 gets the whole."""
@@ -80,7 +80,7 @@ def activate_setting(job: Job, context: Context) -> Iterator[Variant]:
         yield step("activate-setting.check-run" if context.serving else "activate-setting.check", 0.5)
 
 
-@remedy("same-numbers", "training", causes=["fragmentation"])
+@remedy("same-numbers", "any", causes=["fragmentation"])
 def allocator(job: Job, context: Context) -> Iterator[Variant]:
     """Allocator settings, when and only when fragmentation explains the failure.
 
@@ -90,7 +90,7 @@ def allocator(job: Job, context: Context) -> Iterator[Variant]:
     """
     export = f"export {context.facts.get('allocator_variable', 'PYTORCH_CUDA_ALLOC_CONF')}="
     conf = " ".join(v for k, v in job.env.items() if k.endswith("ALLOC_CONF")).lower()
-    if context.serving:
+    if context.serving and not context.script:
         return
     if in_range("<2.1", context.versions.get("torch")) or job.get("rollout.sleep") is True or is_rl(job):
         if "max_split_size_mb" not in conf:
@@ -338,9 +338,7 @@ def save_settings(job: Job, context: Context) -> Iterator[Variant]:
         yield step("save-settings.rank-0", 0.2, line=_INTO_HOST if functions else _ON_RANK_0)
     if is_lora(job) and of_host and context.own_code:
         yield step("save-settings.adapter", 0.3, line="model.save_pretrained('adapter')")
-    elif context.own_code and (
-        is_lora(job) or ((job.method is None or "method" in job.assumed) and job.sharding is None)
-    ):
+    elif context.own_code and job.sharding not in FSDP and (is_lora(job) or job.method is None):
         yield step("save-settings.adapter-host", 0.3, line=_ADAPTER)
     need: Any = context.facts.get("host_need")
     if need is not None and need.kind == "merge":
