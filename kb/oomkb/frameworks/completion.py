@@ -73,7 +73,10 @@ def _features(framework: str | None, serving: bool) -> tuple[Mapping[str, str], 
 def has(
     framework: str | None, feature: str, versions: Mapping[str, str] | None = None, *, serving: bool = False
 ) -> bool:
-    """Whether the framework (at its version, where known) has a setting for ``feature``."""
+    """Whether the framework has a setting for ``feature``, at its version or, if unknown, in a listed release.
+
+    A feature of a release newer than all in ``dates.toml`` is not assumed of an unknown version.
+    """
     features, packages = _features(framework, serving)
     since = features.get(feature)
     if not since:
@@ -81,7 +84,11 @@ def has(
     # The Hugging Face layer's "since" counts versions of transformers.
     packages = (PLAIN,) if since[0] in "45" else packages
     stated = versions or {}
-    return in_range(f">={since}", next((stated[p] for p in packages if p in stated), None))
+    known = next((stated[p] for p in packages if p in stated), None)
+    if known is None:
+        newest = max((release for p in packages for release, *_ in _released().get(p, ())), default=None)
+        return newest is None or version(since) <= newest
+    return in_range(f">={since}", known)
 
 
 def min_compute(framework: str | None) -> float:

@@ -117,12 +117,13 @@ def _unread(view: View) -> list[tuple[float, Question]]:
 def _companions(view: View) -> list[tuple[float, Question]]:
     """Files that a command or a config names for the engine's or the launcher's settings, and that were not given."""
     given = {document.source.replace("\\", "/").rpartition("/")[2] for document in view.evidence.documents}
+    pasted = any(s.key.startswith("zero_optimization") for d in view.evidence.documents for s in d.settings)
     for document in view.evidence.documents:
         for setting in document.settings:
             key = setting.key.lstrip("-").replace("-", "_").rpartition(".")[2]
             name = str(setting.value)
             plain = name.replace("\\", "/").rpartition("/")[2]
-            if key in LINKS and plain.endswith(_FILES) and plain not in given:
+            if key in LINKS and plain.endswith(_FILES) and plain not in given and not (pasted and "deepspeed" in key):
                 why = say("question.companion.why", file=name)
                 return [(2.6, Question(name, why, say("question.companion.how", file=name)))]
     return []

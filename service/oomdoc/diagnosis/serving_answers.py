@@ -149,9 +149,11 @@ def longest_with_small_cache(about: Plain) -> Iterator[Message]:
     try:
         cached = about.stated.with_fields({"serving.kv_dtype": "q8_0" if blocks else "fp8"})
         found = largest_of(cached, careful=about.careful, wanted=FITS)
+        as_it_is = largest_of(about.stated, careful=about.careful, wanted=FITS)
     except OomdocError:
         return
-    if length := found.get("serving.max_model_len"):
+    length = found.get("serving.max_model_len")
+    if length and length > (as_it_is.get("serving.max_model_len") or 0):
         yield say("answer.cached-length", length=f"{length:,}", written=written)
 
 

@@ -107,7 +107,7 @@ def _single(device: Device, plain: Device | None, count: int) -> Device:
 
 
 _PAUSE: Final = compiled(r"[?？。,，;；、\n]")
-_NEAR: Final = 24
+_NEAR: Final = 32
 """Characters around a format in which the cache is named that holds it."""
 CACHED: Final = {"none": "bf16"}
 """Formats of a KV cache that are called otherwise than those of weights."""

@@ -19,7 +19,9 @@ from oomkb.memory.job import Job
         ("trl", "fused_ce.rl", {"trl": "0.15"}, False),
         ("trl", "fused_ce.rl", {"trl": "0.17"}, True),
         ("transformers", "grad_ckpt.offload", {"transformers": "5.0"}, False),
-        ("transformers", "grad_ckpt.offload", {}, True),
+        ("transformers", "grad_ckpt.offload", {"transformers": "5.23.0"}, True),
+        ("transformers", "grad_ckpt.offload", {}, False),  # of a release later than those that are listed
+        ("transformers", "fused_ce", {}, True),
         (None, "grad_ckpt.offload", {}, False),
         (None, "packing", {}, True),
         ("open-r1", "precompute_ref", {}, True),

@@ -107,7 +107,8 @@ def _held(job: Job, context: Context) -> int | None:
     if said:
         return int(said * 0.98) // 256 * 256
     if context.shape is None or context.device is None:
-        return None
+        beside = context.facts.get("length_beside_weights")
+        return None if beside is None else beside // 256 * 256
     found = largest_max_model_len(resolve_setting(job, context.shape), context.shape, context.device)
     return None if found is None else int(found * 0.95) // 256 * 256
 

@@ -34,6 +34,8 @@ _MAX_NAMED: Final = 8
 """Processes that are named."""
 _WORTHWHILE: Final = 0.2
 """Share of the card from which an engine has use for what is free."""
+_SHARE: Final = {"vllm": "--gpu-memory-utilization", "sglang": "--mem-fraction-static"}
+"""Options of the engines that take a share of the card when they start."""
 _LOOK: Final = {
     "nvidia": "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
     "amd": "rocm-smi --showpids",
@@ -250,6 +252,9 @@ def kill_processes(job: Job, context: Context) -> Iterator[Variant]:
     """End what else holds the GPU: stale runs, notebooks, servers, other people's jobs (ask them)."""
     if context.facts.get("ranks_on_one_gpu"):
         return
+    share = _SHARE.get(context.framework or "")
+    if context.facts.get("several_engines") and share is not None:
+        yield step("kill-processes.own", 0.1, line=share)
     free = context.facts.get("engine_free_share")
     if free and free >= _WORTHWHILE and context.has("serving.utilization"):
         yield step("kill-processes.share", 0.2, line=f"--gpu-memory-utilization {int(100 * free - 1) / 100:.2f}")

@@ -113,19 +113,37 @@ def refused_buffer(evidence: Evidence, job: Job, prices: Prices) -> EngineCache 
 
     Without flash attention the scores of a micro-batch over the whole context are computed beside it, in fp32.
     """
-    failure, buffers = evidence.root, [s.data for s in evidence.find("llama-cpp-buffers")]
-    before = next((s.data for s in evidence.find("llama-cpp-free")), None)
-    of_card = (d["size_bytes"] for d in buffers if d.get("what") == "model" and "CPU" not in d["buffer"].upper())
-    length, loaded = job.get("serving.max_model_len"), sum(of_card)
-    if failure is None or failure.signal.name != "ggml-cache-refused" or not failure.requested_bytes or not length:
+    found, length = _beside_refused_cache(evidence), job.get("serving.max_model_len")
+    if found is None or not length or prices.capacity_bytes is None:
         return None
-    if before is None or not loaded or prices.capacity_bytes is None:
-        return None
+    left, requested = found
     terms = prices.base.estimate.phases["serving"].terms_bytes
     beside = sum(size for name, size in terms.items() if name not in ("weights", "kv cache"))
     scores = 0 if job.attention in ("flash2", "flash3") else _FP32 * prices.shape.dims.heads * _USUAL_TOKENS * length
-    left = before["free_bytes"] - loaded - beside
-    return EngineCache(left, failure.requested_bytes, length, job, prices.capacity_bytes, scores)
+    return EngineCache(left - beside, requested, length, job, prices.capacity_bytes, scores)
+
+
+def _beside_refused_cache(evidence: Evidence) -> tuple[float, float] | None:
+    """What llama.cpp's weights left of a card, and the cache that was refused, both in bytes."""
+    failure, before = evidence.root, next((s.data for s in evidence.find("llama-cpp-free")), None)
+    buffers = [s.data for s in evidence.find("llama-cpp-buffers") if s.data.get("what") == "model"]
+    loaded = sum(data["size_bytes"] for data in buffers if "CPU" not in data["buffer"].upper())
+    if failure is None or failure.signal.name != "ggml-cache-refused" or not failure.requested_bytes:
+        return None
+    return (before["free_bytes"] - loaded, failure.requested_bytes) if before is not None and loaded else None
+
+
+_COMPUTES_IN: Final = 0.8
+"""Share of what the weights leave that the cache of an unknown model may take: compute buffers stand beside it."""
+
+
+def _length_beside_weights(evidence: Evidence, job: Job) -> int | None:
+    """Tokens whose cache fits beside llama.cpp's weights, by its own lines, whatever the model."""
+    found, length = _beside_refused_cache(evidence), job.get("serving.max_model_len")
+    if found is None or not length:
+        return None
+    left, requested = found
+    return max(0, int(_COMPUTES_IN * length * left / requested))
 
 
 _FP32: Final = 4
@@ -276,6 +294,12 @@ def _has_options(document: Document) -> bool:
     return document.form == "shell" and known is not None and known.kind != "launcher" and dashed > 0
 
 
+def _starts_several_engines(evidence: Evidence) -> bool:
+    """Whether commands start several engines, each at a port of its own."""
+    ports = {str(s.value) for d in evidence.documents if d.form == "shell" for s in d.settings if s.key == "port"}
+    return len(ports) > 1
+
+
 def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterable[str]) -> dict[str, Any]:
     pids = [s.data["pid"] for s in evidence.signals if s.data.get("pid") and "process" in s.name]
     signals = " ".join(s.name for s in evidence.signals)
@@ -290,10 +314,12 @@ def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterabl
         "pids": tuple(dict.fromkeys(pids)),
         "maker": _MAKERS.get(failure.signal.name) if failure is not None else None,
         "holders": _holders(evidence),
+        "several_engines": _starts_several_engines(evidence),
         "inactive": [{"setting": i.setting, "reason": i.reason, "values": dict(i.values)} for i in evidence.inactive],
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
         "worked_with": evidence.worked_with,
         "engine_max_model_len": next(filter(None, map(_stored_length, refusals)), None),
+        "length_beside_weights": _length_beside_weights(evidence, job),
         "engine_cache_missing_bytes": next((size for size in missing if size is not None), None),
         "engine_free_share": _engine_free_share(evidence),
         "pipeline": _pipeline_of(evidence),

@@ -254,6 +254,8 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
     filled, said, smaller = complete(job), 0, False
     by_name = {r.name: r for r in REMEDIES}
     for name in ANSWERS.get(cause, ()):
+        if name == "serving-concurrency" and context.facts.get("engine_max_model_len"):
+            continue  # not one request fits
         options = [v for v in variants_on(by_name[name], filled, context) if v.fields]
         options = [v for v in options if v.fields.get("grad_ckpt") != "offload"]  # few programs and releases have it
         # A default that nobody stated (one sample, 2048 tokens) is no setting to advise against.

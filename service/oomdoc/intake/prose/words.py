@@ -136,7 +136,7 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
     if any(negated(text, found.start(n)) for n in range(1, 1 + (found.lastindex or 0))):
         return  # "LoRA, not in 4-bit": neither the one nor its opposite
     if fact == "dtype" and (
-        _RE["cache_before"].search(text[max(0, found.start() - 24) : found.start()])
+        _RE["cache_before"].search(text[max(0, found.start() - 40) : found.start()])
         or _RE["cache_behind"].match(text, found.end())
     ):
         return  # the KV cache's
