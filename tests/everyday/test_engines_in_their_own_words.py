@@ -1,4 +1,4 @@
-"""What serving engines print and what is asked of them: labels of ranks, formats of the cache, and what cannot help."""
+"""What programs print and what is asked of them: labels of ranks, formats of the cache, and what cannot help."""
 
 from __future__ import annotations
 
@@ -100,3 +100,22 @@ def test_two_engines_on_one_card_share_it() -> None:
         "21.32 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
     )
     assert "Start both" not in alone
+
+
+def test_machines_that_are_counted_beside_the_ranks_of_a_log_divide_them() -> None:
+    job = job_of(
+        "using world size: 32, data-parallel size: 2, tensor-model-parallel size: 8, pipeline-model-parallel size: 2\n"
+        "  micro_batch_size ................................ 1\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB. GPU 3 has a total capacity of 79.11 GiB "
+        "of which 46.25 MiB is free.\n4 nodes of 8 h100 each, Megatron, llama3 70b"
+    )
+    assert (job["world"], job["nodes"], job["gpus"]) == (32, 4, 8)
+
+
+def test_the_longest_is_not_answered_with_the_length_that_is_assumed() -> None:
+    text = answer(
+        "I bought a 5090. Can I QLoRA Qwen3-14B on it? rank 16, batch 1, gradient checkpointing. What is the max seq len I "
+        "can use?"
+    )
+    assert "The longest that fits" in text
+    assert "nobody said" not in text

@@ -170,10 +170,14 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
     said = [*([] if why else _phases(priced, text, language)), *parts_said]
     if stands.compared:
         return Reply(joined([*stands.said, *(parts_said if why else [])]), {}, job, priced.estimate.process_bytes)
-    sized = asked_in(text).wanted == "requests" or questions.says(text, "largest")
+    sized = asked_in(text).wanted in _LARGEST_OF or questions.says(text, "largest")
     if named and not why and not sized:
         said += _named(priced, text, language, beside=bool(parts_said))
     return Reply(joined([*said, *stands.said, *parts.asks(job, language)]), {}, job, priced.estimate.process_bytes)
+
+
+_LARGEST_OF: Final = frozenset({"requests", "length", "batch"})
+"""Questions for the largest that fits, which is said of the run: the value that it has is no answer to them."""
 
 
 def _reasons(priced: Priced, text: str, language: str) -> list[str]:

@@ -119,6 +119,10 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
         job = _set(job, "gpus", max(1, count // nodes))
         if nodes > 1:
             job = _fill(job, "nodes", nodes)
+    elif job.world is not None and job.gpus is None and job.nodes is None:
+        machines = stated("node_count")
+        if isinstance(machines, int) and machines > 1 and job.world % machines == 0:
+            job = _fill(_fill(job, "nodes", machines), "gpus", job.world // machines)
     serving = framework in ENGINES or job.objective == "inference"
     for name in ("gpu_memory_utilization", "max_model_len"):
         if stated(name) is None:
