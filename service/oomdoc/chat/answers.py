@@ -23,6 +23,7 @@ from oomdoc.intake.named_fields import key_question
 from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
 from oomkb.errors import OomdocError
+from oomkb.kept import compiled
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
@@ -170,14 +171,16 @@ def explained(job: Job, text: str, language: str, *, named: bool = True, held: C
     said = [*([] if why else _phases(priced, text, language)), *parts_said]
     if stands.compared:
         return Reply(joined([*stands.said, *(parts_said if why else [])]), {}, job, priced.estimate.process_bytes)
-    sized = asked_in(text).wanted in _LARGEST_OF or questions.says(text, "largest")
+    asks_for = asked_in(text).wanted
+    of_length = asks_for == "length" and _CAN.search(text) is not None
+    sized = asks_for == "requests" or of_length or questions.says(text, "largest")
     if named and not why and not sized:
         said += _named(priced, text, language, beside=bool(parts_said))
     return Reply(joined([*said, *stands.said, *parts.asks(job, language)]), {}, job, priced.estimate.process_bytes)
 
 
-_LARGEST_OF: Final = frozenset({"requests", "length", "batch"})
-"""Questions for the largest that fits, which is said of the run: the value that it has is no answer to them."""
+_CAN: Final = compiled(r"(?i)\bcan\b|能|可以")
+"""Of a question for the longest that fits: the length that the run has is no answer to it."""
 
 
 def _reasons(priced: Priced, text: str, language: str) -> list[str]:
