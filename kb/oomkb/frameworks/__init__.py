@@ -6,7 +6,7 @@ Everything a framework is known by stands in its file in ``records``; :mod:`oomk
 from __future__ import annotations
 
 from oomkb.frameworks.completion import complete, described, has, line, min_compute, otherwise
-from oomkb.frameworks.lookup import ENGINES, FRAMEWORKS, LAUNCHERS, canonical, find, lineage, supports
+from oomkb.frameworks.lookup import ENGINES, FRAMEWORKS, LAUNCHERS, builds_on, canonical, find, lineage, supports
 from oomkb.frameworks.model import ENGINE, PLAIN, Default, Setting, in_range
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "PLAIN",
     "Default",
     "Setting",
+    "builds_on",
     "canonical",
     "complete",
     "described",

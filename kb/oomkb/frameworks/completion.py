@@ -86,7 +86,7 @@ def has(
     stated = versions or {}
     known = next((stated[p] for p in packages if p in stated), None)
     if known is None:
-        newest = max((release for p in packages for release, *_ in _released().get(p, ())), default=None)
+        newest = max((rows[-1][0] for p in packages if (rows := _released().get(p))), default=None)
         return newest is None or version(since) <= newest
     return in_range(f">={since}", known)
 

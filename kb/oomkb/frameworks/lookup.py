@@ -67,6 +67,11 @@ def lineage(name: str | None) -> tuple[Record, ...]:
     return tuple(out)
 
 
+def builds_on(name: str | None, base: str | None) -> bool:
+    """Whether the framework is ``base`` or inherits from it."""
+    return any(record.name == base for record in lineage(name))
+
+
 def supports(
     framework: str | None, field: str, value: Any = None, versions: Mapping[str, str] = MappingProxyType({})
 ) -> bool:

@@ -365,7 +365,7 @@ def _flips(about: Plain) -> Iterator[Message]:
     elif batch and length == 0:
         yield say("answer.limit-batch", batch=batch, here=f"{job.seq_len or 0:,}")
     waits = tuple(queued(about))
-    yield from (*longest_with_small_cache(about), *waits, *room(about))
+    yield from (*longest_with_small_cache(about, longest or 0), *waits, *room(about))
     if served is not None and not served.starts and served.largest_length and not waits:
         yield say("answer.starts-up-to", length=f"{served.largest_length:,}")
     if about.answer != "fits" and not waits:

@@ -10,7 +10,7 @@ from oomdoc.evidence import Message, say
 from oomdoc.report.words import render
 from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
-from oomkb.frameworks import canonical, lineage
+from oomkb.frameworks import builds_on, canonical
 from oomkb.memory.job import Job
 from oomkb.records.case import Affected, Case, Range
 from oomkb.records.loader import cached_cases
@@ -223,8 +223,7 @@ def _is_plausible(package: str, job: Job) -> bool:
         return job.framework in ("deepspeed", "openrlhf") or str(job.sharding or "").startswith("zero")
     if package in ("vllm", "sglang"):
         return job.framework == package or (job.rollout is not None and job.rollout.engine in (None, package))
-    owner = canonical(package)
-    return package in _EVERYWHERE or any(one.name == owner for one in lineage(job.framework))
+    return package in _EVERYWHERE or builds_on(job.framework, canonical(package))
 
 
 _EVERYWHERE: Final = frozenset({"torch"})

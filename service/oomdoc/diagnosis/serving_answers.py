@@ -135,8 +135,11 @@ _LEAST_SHARE: Final = 256
 """Tokens of the cache that each of several requests must find for the engine to be of use to all of them."""
 
 
-def longest_with_small_cache(about: Plain) -> Iterator[Message]:
-    """How long a request may be with a KV cache in 8 bits, where the longest is asked for."""
+def longest_with_small_cache(about: Plain, longest: int) -> Iterator[Message]:
+    """How long a request may be with a KV cache in 8 bits, where the longest is asked for.
+
+    :param longest: tokens of the longest request with the cache as it is.
+    """
     job, device = about.job, device_of(about.job)
     plain = job.get("serving.kv_dtype") in (None, "auto", "bf16", "fp16")
     if about.wanted != "length" or about.estimate.served is None or about.sides or not plain:
@@ -149,11 +152,10 @@ def longest_with_small_cache(about: Plain) -> Iterator[Message]:
     try:
         cached = about.stated.with_fields({"serving.kv_dtype": "q8_0" if blocks else "fp8"})
         found = largest_of(cached, careful=about.careful, wanted=FITS)
-        as_it_is = largest_of(about.stated, careful=about.careful, wanted=FITS)
     except OomdocError:
         return
     length = found.get("serving.max_model_len")
-    if length and length > (as_it_is.get("serving.max_model_len") or 0):
+    if length and length > longest:
         yield say("answer.cached-length", length=f"{length:,}", written=written)
 
 

@@ -106,7 +106,10 @@ def worked_with(lines: Iterable[Line], words: Vocabulary, failing: Mapping[str, 
         if plain and name not in _OF_MACHINE and (parsed := version_of(release)) is not None:
             named.setdefault(name, {}).setdefault(parsed, release)
     several = [(sorted(of)[-2], name) for name, of in named.items() if len(of) > 1]
-    return (max(several)[1], named[max(several)[1]][max(several)[0]]) if several else None
+    if not several:
+        return None
+    older, library = max(several)
+    return library, named[library][older]
 
 
 _OF_MACHINE: Final = frozenset({"python", "cuda", "nccl"})

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from oomdoc.diagnosis.forms import HOST_USABLE
 from oomdoc.evidence import Message, say
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import PLAIN, find, has, line, lineage
+from oomkb.frameworks import PLAIN, builds_on, find, has, line
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import model_parallel
@@ -154,12 +154,11 @@ class Context:
     @property
     def has_trainer(self) -> bool:
         """Whether the run is known to be of transformers' Trainer or of one built on it."""
-        return not self.serving and any(member.name == PLAIN for member in lineage(self.framework))
+        return not self.serving and builds_on(self.framework, PLAIN)
 
     def in_library(self, line: str) -> str | Message:
         """A line of the transformers library, named as such where it is not known that the person's program is one."""
-        known = any(member.name == PLAIN for member in lineage(self.framework))
-        return line if known else say("fixes.in-words.library", line=line)
+        return line if builds_on(self.framework, PLAIN) else say("fixes.in-words.library", line=line)
 
     def arguments(self, **settings: object) -> str | Message:
         """Settings as :func:`arguments_line` writes them."""

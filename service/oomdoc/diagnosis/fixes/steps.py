@@ -34,8 +34,6 @@ _MAX_NAMED: Final = 8
 """Processes that are named."""
 _WORTHWHILE: Final = 0.2
 """Share of the card from which an engine has use for what is free."""
-_SHARE: Final = {"vllm": "--gpu-memory-utilization", "sglang": "--mem-fraction-static"}
-"""Options of the engines that take a share of the card when they start."""
 _LOOK: Final = {
     "nvidia": "nvidia-smi --query-compute-apps=pid,used_memory,process_name --format=csv",
     "amd": "rocm-smi --showpids",
@@ -252,7 +250,7 @@ def kill_processes(job: Job, context: Context) -> Iterator[Variant]:
     """End what else holds the GPU: stale runs, notebooks, servers, other people's jobs (ask them)."""
     if context.facts.get("ranks_on_one_gpu"):
         return
-    share = _SHARE.get(context.framework or "")
+    share = line_of(context.framework, "share")
     if context.facts.get("several_engines") and share is not None:
         yield step("kill-processes.own", 0.1, line=share)
     free = context.facts.get("engine_free_share")

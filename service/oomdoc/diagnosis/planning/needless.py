@@ -10,7 +10,7 @@ from oomdoc.diagnosis.run_of_evidence import SPLIT
 from oomdoc.evidence import Evidence, Message
 from oomdoc.intake.asked import asked_of
 from oomdoc.intake.assigned import assigned_in
-from oomkb.frameworks import PLAIN, find, lineage
+from oomkb.frameworks import PLAIN, builds_on, find
 from oomkb.memory.job import Job
 
 _OF_MANY_PROCESSES: Final = frozenset(
@@ -57,7 +57,7 @@ def not_set(advice: Iterable[tuple[str, str, Variant]], evidence: Evidence) -> l
         (cause, name, v) for cause, name, v in advice if v.instruction is None or not _is_set(v.instruction, evidence)
     )
     known = find(evidence.framework)
-    foreign = known is not None and all(member.name != PLAIN for member in lineage(known.name))
+    foreign = known is not None and not builds_on(known.name, PLAIN)
     return [one for one in kept if not (foreign and _of_library(one[2]))]
 
 

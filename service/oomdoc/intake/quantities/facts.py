@@ -10,7 +10,6 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated, not_given
 from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
-from oomkb.kept import compiled
 
 _CONFIDENCE: Final = 0.6
 """Of a fact that only the role of its number tells."""
@@ -123,13 +122,7 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         start, line = _line_of(found, places)
         if line.text.strip() == found.written.strip():
             continue  # a number alone on its line: nothing says what it is of
-        if _LABEL.search(text, max(0, found.start - len("TP")), found.end + len("]")) is not None:
-            continue
         yield Fact(_FACTS[role], whole(found.value), line.span(found.start - start + 1), "prose", _CONFIDENCE)
-
-
-_LABEL: Final = compiled(r"(?<!\[)TP\d{1,3}\]\Z")
-"""A rank that labels the lines of a log, as SGLang's do: "[2025-08-02 16:41:37 TP1]"."""
 
 
 def _host_that_is_there(text: str) -> Quantity | None:
