@@ -290,3 +290,49 @@ def test_all_is_offloaded_where_no_part_is_said() -> None:
     job = Job.from_document({"model": "Qwen/Qwen2.5-7B", "sharding": "distributed-optimizer", "offload": ["optimizer"]})
     stated = replace(job, extra={"optimizer_offload_fraction": 1.0})
     assert price(job).estimate.process_bytes == price(stated).estimate.process_bytes
+
+
+def test_a_foreach_step_of_an_unnamed_model_is_fused_first_and_states_go_to_the_host() -> None:
+    text = answer(
+        "full fine-tuning with trl on 4xA100 40G, fsdp FULL_SHARD, no offload, mixed precision bf16, max_length 1024\n"
+        '  File "torch/optim/adamw.py", line 699, in _multi_tensor_adamw\n'
+        "    exp_avg_sq_sqrt = torch._foreach_sqrt(device_exp_avg_sqs)\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 210.00 MiB. GPU 0 has a total capacity of 39.39 GiB "
+        "of which 146.94 MiB is free. Of the allocated memory 36.03 GiB is allocated by PyTorch, and 1.61 GiB is reserved "
+        "by PyTorch but unallocated."
+    )
+    steps = [text.index(word) for word in ("adamw_torch_fused", "fsdp_offload_params", "LoRA")]
+    assert steps == sorted(steps)
+
+
+def test_a_share_raised_in_vain_goes_back_with_a_second_card() -> None:
+    text = answer(
+        "$ vllm serve Qwen/Qwen2.5-32B-Instruct --max-model-len 8192 --gpu-memory-utilization 0.98   # one MI210, 64 GB\n"
+        "INFO 04-02 13:21:17 [gpu_model_runner.py:1273] Model loading took 61.0375 GiB and 45.482919 seconds\n"
+        "INFO 04-02 13:21:52 [gpu_worker.py:227] Available KV cache memory: -0.61 GiB\n"
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing "
+        "the engine."
+    )
+    assert "--tensor-parallel-size 2" in text
+    assert "0.98 → 0.9" in text
+    assert "Set max_model_len" not in text
+
+
+def test_what_deepspeed_prints_as_used_is_the_machines_memory() -> None:
+    text = (
+        "deepspeed stage 3, offload_optimizer cpu with pin_memory true, 4x RTX A6000, Qwen2.5-32B full finetune, bf16\n"
+        "[INFO] [utils.py:789:see_memory_usage] CPU Virtual Memory:  used = 31.94 GB, percent = 12.7%\n"
+        "[INFO] [utils.py:789:see_memory_usage] CPU Virtual Memory:  used = 154.11 GB, percent = 61.2%\n"
+        "[ERROR] [launch.py:325:sigkill_handler] ['python3', 'finetune.py', '--deepspeed', 'z3.json'] exits with return code "
+        "= -9"
+    )
+    assert document(text)["job"]["host_gib"] == 252
+    assert "252.00 GiB are there" in answer(text)
+    assert "nvme" in answer(text)
+    assert '"pin_memory": false' not in answer(text)
+
+
+def test_a_number_that_no_run_has_is_no_setting_of_one() -> None:
+    assert answer("what's the beefiest vision model for a 3060 12GB to caption 80k photos (2048px) overnight")
+    asked = document("gpt-oss-120b with vLLM on one H100 80GB at 131k context, will it fit?")
+    assert asked["job"]["serving"]["max_model_len"] == 131_072

@@ -40,7 +40,7 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     best = found.causes[0]
     out = [*found.answers, *([say("summary.unclear")] if found.verdict == "unclear" else [])]
     out += [_cause(found.causes), *_numbers(view, best)]
-    out.append(_plan(found.plans) or say(action_key(best.cause, view.job.objective)))
+    out.append(_plan(found.plans) or found.nothing_fits or say(action_key(best.cause, view.job.objective)))
     return tuple(out)
 
 

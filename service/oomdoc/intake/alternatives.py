@@ -272,9 +272,9 @@ def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]
     by_field: dict[str, list[list[Mention]]] = {}
     others = [(start, end) for start, end, _ in cards_in(text)]
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]
-    sized = [one for one in listed(text) if turn or is_possible(one)]  # a turn is told what it cannot have
-    sized = [one for one in sized if not any(start <= one.start < end for start, end in others)]
+    sized = [one for one in listed(text) if not any(start <= one.start < end for start, end in others)]
     lists = lists_in(text, ROWS, others, sized=sized, refuted=partial(refuted, text), turn=turn)
+    lists = [kept for found in lists if (kept := [one for one in found if turn or is_possible(one)])]
     named = {one.start for values in lists for one in values}
     for values in lists:
         field = values[0].field

@@ -38,7 +38,7 @@ _SHORT: Final = lazy(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
 
 
 def read_number(text: str) -> float:
-    """The number; ``8k`` and ``32k`` are 8192 and 32768, the lengths that models are built for, ``10k`` is round.
+    """The number; ``8k``, ``32k`` and ``131k`` are the powers of two that models are built for, ``10k`` is round.
 
     :raises ValueError: where it is none.
     """
@@ -50,8 +50,18 @@ def read_number(text: str) -> float:
     if (match := _SHORT.fullmatch(text)) is None:
         return float(_chinese(text))
     value = float(match[1])
-    is_round = (value % 10 == 0 or value % 25 == 0) and value != 40
-    return value * {"": 1, "k": 1000 if is_round else 1024, "m": 1024**2, "万": 10_000}[match[2]]
+    if match[2] == "k":
+        return _thousands(value)
+    return value * {"": 1, "m": 1024**2, "万": 10_000}[match[2]]
+
+
+def _thousands(count: float) -> float:
+    """``131k`` and ``262k`` are 131,072 and 262,144 in decimal thousands, ``16k`` is sixteen times 1,024."""
+    power = 1 << max(0, int(1000 * count) - 1).bit_length()
+    if count and power // 1000 == count:
+        return float(power)
+    is_round = (count % 10 == 0 or count % 25 == 0) and count != 40
+    return count * (1000 if is_round else 1024)
 
 
 def to_count(word: str) -> int:

@@ -70,6 +70,16 @@ def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     if sized:
         _, gib, span = max(limits, key=lambda size: size[1]) if limits else sized[0]
         yield Fact("host_gib", gib, span, "prose", _LIKELY)
+    else:
+        yield from _host_by_share(lines, words)
+
+
+def _host_by_share(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
+    """All of the machine's memory, from what DeepSpeed prints as used and as its share (``runtime/utils.py``, GiB)."""
+    shown = [(float(found["percent"]), float(found["used"]), line) for line, found in found_in(_RE["share"], lines, words)]
+    percent, used, line = max(shown, key=lambda one: one[0], default=(0.0, 0.0, None))
+    if percent > 0 and line is not None:
+        yield Fact("host_gib", round(100 * used / percent), line.span(), "log", _LIKELY)
 
 
 def _host_gib(found: re.Match[str]) -> float:

@@ -220,7 +220,7 @@ def _is_apart(context: Context) -> bool:
 def _cause_first(
     causes: Sequence[CauseFinding], context: Context, search: Callable[..., Planning], wanted: float
 ) -> Planning:
-    """The plans, before them one of the remedies of a sure cause alone where that fits and changes no more.
+    """The plans, before them one of the remedies of a sure cause alone where that fits, changes no more and is as fast.
 
     A server's settings move room between its parts: there the mildest plan stands.
     """
@@ -235,9 +235,19 @@ def _cause_first(
         return found
     others = frozenset(remedy.name for remedy in REMEDIES) - answers
     own = search(replace(context, without=context.without | others), plans_only=True).plans
-    least = CLASSES.index(found.plans[0].safety)
-    plan = next((p for p in own if p.fits_probability >= wanted and CLASSES.index(p.safety) <= least), None)
+    mildest = found.plans[0]
+    plan = next((p for p in own if p.fits_probability >= wanted and _is_as_mild(p, mildest)), None)
     return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
+
+
+_MIN_RELATIVE_SPEED: Final = 0.8
+"""Of the mildest plan's speed, from which a plan counts as no slower."""
+
+
+def _is_as_mild(plan: Plan, mildest: Plan) -> bool:
+    """Whether a plan changes the numbers no more than the mildest one and is not much slower."""
+    changes_more = CLASSES.index(plan.safety) > CLASSES.index(mildest.safety)
+    return not changes_more and plan.relative_speed >= _MIN_RELATIVE_SPEED * mildest.relative_speed
 
 
 def _with_hints(

@@ -221,7 +221,7 @@ ANSWERS: Final[Mapping[str, tuple[str, ...]]] = {
     "activations": ("grad-ckpt", "micro-batch", "micro-tokens", "attention", "seq-len", "completion-len"),
     "attention-scores": ("attention", "micro-batch", "seq-len"),
     "model-states": ("zero", "fsdp", "distributed-optimizer", "offload-optimizer", "optimizer-8bit", "lora", "qlora"),
-    "optimizer-init": ("zero", "offload-optimizer", "optimizer-8bit", "lora"),
+    "optimizer-init": ("optimizer-fused", "zero", "offload-optimizer", "offload-param", "optimizer-8bit", "lora"),
     "weights-load": ("qlora", "zero", "fsdp", "serving-quant", "serving-tensor-parallel"),
     "kv-cache": ("serving-length", "serving-concurrency", "serving-kv-dtype"),
     "rollout-engine": ("rollout-sleep", "rollout-utilization", "rollout-separate"),
