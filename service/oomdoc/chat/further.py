@@ -59,8 +59,9 @@ def _answers(found: Several, said: str, whole: Diagnosis) -> list[tuple[str, str
     session, _ = respond(Session(), found.first)
     counts = asked_in(found.first).wanted == "requests"
     answers = []
+    described = session
     for question in found.further if session.steps else ():
-        session, reply = respond(session, question)
+        session, reply = respond(described if found.numbered else session, question)
         language = session.language
         lines = _to_the_point(reply.answer.split("\n"), language, counts=counts)
         if not said:

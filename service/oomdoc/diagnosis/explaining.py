@@ -196,8 +196,9 @@ def beside(found: Sequence[FoundTopic]) -> tuple[FoundTopic, ...]:
 
 def of_what_is_asked(evidence: Evidence, job: Job) -> Iterator[Message]:
     """The topic of a question that tells of a failure in a few words, where nothing that a program printed is there."""
-    asked = asked_of(evidence)
-    if evidence.documents or not (asked.why or asked.questions):
+    asked, root = asked_of(evidence), evidence.root
+    traced = root is not None and bool(root.frames)
+    if evidence.documents or traced or not (asked.why or asked.questions):
         return
     for one in _found(topics_told(evidence), job, most=1, least=_SURELY_ASKED):
         yield say("topic.titled", title=one.topic.title, text=one.topic.answer)

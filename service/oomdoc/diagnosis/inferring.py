@@ -15,6 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
+from oomdoc.diagnosis.accounts import is_one_unit
 from oomdoc.diagnosis.observed import (
     Observed,
     implied_length,
@@ -75,7 +76,7 @@ def infer(evidence: Evidence, job: Job, priced: Priced) -> Inference:
     root = evidence.root
     others = root is not None and (root.other_process_bytes or 0) > GIB
     unseen = priced.shape.vision is not None and job.images is None and job.max_pixels is None
-    if seen is None or seen.phase == "eval":  # what an evaluation holds is no training step's
+    if seen is None or seen.phase == "eval" or is_one_unit(evidence):  # none of it is a training step's over layers
         return Inference(job, priced)
     if not others and not unseen and priced.job.objective == "inference":
         return _loaded_wider(job, priced, seen)

@@ -271,10 +271,14 @@ class Diagnosis:
     """Whether the topics are the answer: a concept is asked about, not a run."""
 
 
-def action_key(cause: str, objective: str | None) -> str:
-    """Which words say what to do about a cause where no plan fits: a model that is only run has no backward pass."""
-    inference = cause in _OF_INFERENCE and objective == "inference"
-    return f"cause.{cause}.{'action-of-inference' if inference else 'action'}"
+def action_key(cause: str, objective: str | None, checkpointing: object = None) -> str:
+    """Which words say what to do about a cause where no plan fits: a model that is only run has no backward pass.
+
+    :param checkpointing: the run's ``grad_ckpt``: what is on is not advised.
+    """
+    if cause in _OF_INFERENCE and objective == "inference":
+        return f"cause.{cause}.action-of-inference"
+    return f"cause.{cause}.action{'-checkpointed' if cause == 'activations' and checkpointing is True else ''}"
 
 
 _OF_INFERENCE: Final = frozenset(

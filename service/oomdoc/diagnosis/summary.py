@@ -40,7 +40,8 @@ def summarise(view: View, found: Diagnosis) -> tuple[Message, ...]:
     best = found.causes[0]
     out = [*found.answers, *([say("summary.unclear")] if found.verdict == "unclear" else [])]
     out += [_cause(found.causes), *_numbers(view, best)]
-    out.append(_plan(found.plans) or found.nothing_fits or say(action_key(best.cause, view.job.objective)))
+    action = say(action_key(best.cause, view.job.objective, view.job.grad_ckpt))
+    out.append(_plan(found.plans) or found.nothing_fits or action)
     return tuple(out)
 
 
@@ -102,7 +103,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         waits = any(a.key == "answer.queued" for a in answer)  # the engine shares its cache, and nothing need change
         short = found.outlook is not None and found.outlook.answer != "fits" and not (found.sides or waits)
         layers_first = [*_other_plans(found), *found.plans] if _asks_layers(found) else found.plans
-        plan = _plan(layers_first) if short else None
+        plan = _plan(layers_first) if short and not _is_only_shorter(found) else None
         lead = [a for a in answer if a.key.startswith("answer.servers")]
         first, *rest = (a for a in answer if a not in lead)
         rest.sort(key=lambda a: a.key != "answer.queued")
@@ -137,6 +138,14 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
     key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
     plan = _plan(found.plans)
     return (say(key, phase=estimate.peak_phase, owner=estimate.owner, **sizes), *([plan] if plan else []))
+
+
+def _is_only_shorter(found: Diagnosis) -> bool:
+    """Whether the first plan only shortens the context of which the longest is asked, and so told to the token."""
+    wanted = found.asked is not None and found.asked.wanted == "length"
+    return (
+        wanted and bool(found.plans) and all([*c.fields] == ["serving.max_model_len"] for c in found.plans[0].changes)
+    )
 
 
 def _room_then(view: View, found: Diagnosis) -> tuple[Message, ...]:

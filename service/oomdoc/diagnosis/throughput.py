@@ -227,7 +227,8 @@ def _offload(
     shards = _shards(job)
     seconds = 0.0
     if "optimizer" in kinds:
-        seconds += 2 * 2 * trainable / shards / link
+        moved = 2 * _STATE_BYTES if _is_moved_back(job) else 2 * 2
+        seconds += moved * trainable / shards / link
     if "param" in kinds:
         seconds += accum * 2 * 2 * shape.params / shards / link
     if "activations" in kinds or job.grad_ckpt == "offload":
@@ -241,8 +242,15 @@ def _offload(
     return seconds
 
 
+def _is_moved_back(job: Job) -> bool:
+    """Whether offloaded states come back to the GPU for each update: verl 0.1-0.7, ``utils/fsdp_utils.py``,
+    ``load_fsdp_optimizer``.
+    """
+    return (job.sharding or "").startswith(("fsdp", "hsdp")) and has(job.framework, "fsdp.offload_optimizer")
+
+
 def _host_adam(job: Job, trainable: float) -> float:
-    if "optimizer" not in (job.offload or ()):
+    if "optimizer" not in (job.offload or ()) or _is_moved_back(job):
         return 0.0
     per_node = max(1, min(job.gpus or world_size(job), world_size(job)))
     own = (job.sharding or "").startswith(("fsdp", "hsdp")) and job.optimizer_impl != "fused"

@@ -259,7 +259,7 @@ def _is_size(number: Quantity, field: str, *, goes_on: bool) -> bool:
     """Whether a number is a size of a field; in a list that goes on, a bare one that is not surely something else."""
     if _SIZES.get(number.role) == field:
         return True
-    bare = number.written.replace(",", "").isdigit() and number.probability < _SURELY
+    bare = number.written.replace(",", "").isdigit() and number.probability < _SURELY and _may_be_either(number)
     return goes_on and bare and (field != "seq_len" or number.value >= _MIN_TOKENS)
 
 
@@ -271,8 +271,17 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
     if number.role in _FIGURES:
         return number.probability >= SURE
     if goes_on and number.written.replace(".", "").isdigit() and number.probability < _UNSURE:
-        return not card or number.value < card
+        return _may_be_either(number) and (not card or number.value < card)
     return number.role == "card_memory" and number.value < card and number.probability < _ALL_BUT_SURE
+
+
+def _may_be_either(number: Quantity) -> bool:
+    """Whether a number may be a size or a figure of a list: not one that is likelier than not of another setting."""
+    listed = number.role in _UNNAMED or number.role in _SIZES or number.role in _SIZES_OF_MEMORY
+    return listed or number.probability < _MAYBE
+
+
+_MAYBE: Final = 0.5
 
 
 def _parts(seen: NumberedText) -> Iterator[Signal]:

@@ -76,7 +76,9 @@ def _host(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def _host_by_share(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     """All of the machine's memory, from what DeepSpeed prints as used and as its share (``runtime/utils.py``, GiB)."""
-    shown = [(float(found["percent"]), float(found["used"]), line) for line, found in found_in(_RE["share"], lines, words)]
+    shown = [
+        (float(found["percent"]), float(found["used"]), line) for line, found in found_in(_RE["share"], lines, words)
+    ]
     percent, used, line = max(shown, key=lambda one: one[0], default=(0.0, 0.0, None))
     if percent > 0 and line is not None:
         yield Fact("host_gib", round(100 * used / percent), line.span(), "log", _LIKELY)

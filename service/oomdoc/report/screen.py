@@ -222,7 +222,9 @@ def _placed(why: list[str], quotes: list[tuple[str, str]]) -> tuple[tuple[str, .
 def _do(document: dict[str, Any], first: dict[str, Any], language: str) -> list[str]:
     plan = next((p for p in document["plans"] if p["changes"]), None)
     if plan is None:
-        key = action_key(first["cause"], document["job"].get("objective"))
+        if document.get("nothing_fits"):
+            return [document["nothing_fits"]]
+        key = action_key(first["cause"], document["job"].get("objective"), document["job"].get("grad_ckpt"))
         return [word(key, language)] if has(key) else []
     hopeless = plan["peak_gib"] is not None and (plan.get("fits_probability") or 0) < _HOPELESS
     if hopeless and document.get("nothing_fits"):

@@ -15,7 +15,7 @@ one of :data:`_ASKED`. An offer is one of
 - ``lower``: a number to lower, to ``values`` or to what is left when it is divided by ``divide`` (not below ``to``),
   each costing ``more`` than the one before;
 - ``step``: an instruction (``fixes.<remedy>.<step>``) that quotes the framework's ``line`` of that name, else
-  ``arguments`` in the form of its training arguments, else the text ``otherwise``.
+  ``arguments`` in the form of its training arguments, else the text ``otherwise``; and the fact ``quotes``.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CONDITIONS: Final[Mapping[str, type]] = {
 _OFFERS: Final[Mapping[str, Mapping[str, type]]] = {
     "set": {"set": dict},
     "lower": {"lower": str, "values": list, "divide": list, "to": int, "more": float},
-    "step": {"step": str, "line": str, "arguments": dict, "otherwise": str},
+    "step": {"step": str, "line": str, "arguments": dict, "otherwise": str, "quotes": str},
 }
 _OWN: Final = {"safety": str, "kinds": list, "reduces": list, "causes": list, "offers": list}
 
@@ -102,7 +102,8 @@ def _variants(
         elif "lower" in offer:
             yield from _lower(offer, job.get(offer["lower"]))
         elif (line := _line(offer, context.framework)) is not None:
-            yield Variant(instruction=say(f"fixes.{name}.{offer['step']}", line=line), effort=offer["effort"])
+            quoted = {"quote": context.facts.get(offer["quotes"])} if "quotes" in offer else {}
+            yield Variant(instruction=say(f"fixes.{name}.{offer['step']}", line=line, **quoted), effort=offer["effort"])
 
 
 def _holds(row: Mapping[str, Any], job: Job, context: Context) -> bool:

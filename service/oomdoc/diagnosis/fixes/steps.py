@@ -207,12 +207,13 @@ def evaluation(job: Job, context: Context) -> Iterator[Variant]:
     keeps = bool(context.facts.get("keeps_predictions"))
     kept = step("evaluation.logits", 0.2 if keeps else 1.0, line=context.in_library(f"Trainer(..., {logits})"))
     if logits is not None and keeps:
-        # All predictions together: smaller batches only reach the same size later, and the host holds them too.
+        # All predictions together: smaller batches only reach the same size later, and the host would hold them.
         yield kept
-    own = context.arguments(per_device_eval_batch_size=1, eval_accumulation_steps=1)
-    yield step("evaluation.how", 0.3, line=line_of(context.framework, "evaluation") or own)
-    if logits is not None and not keeps:
-        yield kept
+    else:
+        own = context.arguments(per_device_eval_batch_size=1, eval_accumulation_steps=1)
+        yield step("evaluation.how", 0.3, line=line_of(context.framework, "evaluation") or own)
+        if logits is not None:
+            yield kept
     if context.has_trainer:
         yield step("evaluation.loss-only", 0.4, line=context.arguments(prediction_loss_only=True))
     else:

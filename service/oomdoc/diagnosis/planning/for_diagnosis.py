@@ -107,7 +107,7 @@ def planning_for(
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
-        if first in _ARITHMETIC and not _is_apart(context):
+        if first in _ARITHMETIC and not _is_apart(job, context):
             advice = _foremost([*not_set(settings_for(job, context), evidence), *advice])
         plans = _cause_plans(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
@@ -211,16 +211,17 @@ _SURE: Final = 0.8
 """Probability of a cause from which what answers it comes before what makes room elsewhere."""
 
 
-def _is_apart(context: Context) -> bool:
+def _is_apart(job: Job, context: Context) -> bool:
     """Whether no setting of a training run is an answer: the cards are used wrongly, or no run of that kind failed."""
-    makes_pictures = context.facts["pipeline"] is not None and (context.serving or context.script)
+    runs = context.serving or context.script or job.objective in (None, "inference")
+    makes_pictures = context.facts["pipeline"] is not None and runs
     return bool(context.facts["ranks_on_one_gpu"] or context.facts["calibrates"] or makes_pictures)
 
 
 def _cause_first(
     causes: Sequence[CauseFinding], context: Context, search: Callable[..., Planning], wanted: float
 ) -> Planning:
-    """The plans, before them one of the remedies of a sure cause alone where that fits, changes no more and is as fast.
+    """The plans, before them one of the remedies of a sure cause alone where that fits, changes no more and is not much slower.
 
     A server's settings move room between its parts: there the mildest plan stands.
     """
@@ -240,8 +241,8 @@ def _cause_first(
     return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
 
 
-_MIN_RELATIVE_SPEED: Final = 0.8
-"""Of the mildest plan's speed, from which a plan counts as no slower."""
+_MIN_RELATIVE_SPEED: Final = 0.6
+"""Of the mildest plan's speed, below which a plan is too slow to come before it."""
 
 
 def _is_as_mild(plan: Plan, mildest: Plan) -> bool:
@@ -271,6 +272,7 @@ _STEPS: Final = frozenset(
     for name in (
         "entropy-chunks.how",
         "wrap-layers.how",
+        "wrap-layers.by-setting",
         "fewer-prompts.how",
         "fewer-prompts.history",
         "fewer-at-warm-up.how",

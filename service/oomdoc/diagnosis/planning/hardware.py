@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_serving, remedy, world_size
 from oomdoc.diagnosis.fixes.hardware import ladder
+from oomdoc.diagnosis.fixes.serving import serving_length
 from oomdoc.diagnosis.planning.moves import Move, offered, variants_on
 from oomdoc.diagnosis.planning.prices import Hardware, Price, Prices
 from oomdoc.diagnosis.planning.spelling import key_of
@@ -173,6 +174,19 @@ def share_that_starts(prices: Prices, context: Context) -> Move | None:
     moves = (Move(rollout_utilization, variant, dict(variant.fields)) for variant in variants)
     priced = ((move, prices.of(move.fields)) for move in moves)
     return next((move for move, price in priced if price is not None and not _is_short(price)), None)
+
+
+def length_in_need(prices: Prices, context: Context) -> Move | None:
+    """The context that a person needs, where the engine was refused a longer one that nobody asked for."""
+    needed, now = context.facts.get("needed_length"), prices.job.get(_CONTEXT)
+    if not needed or not now or not _LEAST_NEEDED <= needed < now or context.causes[:1] != ("kv-cache",):
+        return None
+    variant = Variant(fields={_CONTEXT: needed}, effort=0.1)
+    return Move(serving_length, variant, dict(variant.fields))
+
+
+_CONTEXT: Final = "serving.max_model_len"
+_LEAST_NEEDED: Final = 256
 
 
 def _is_short(price: Price) -> bool:

@@ -11,7 +11,7 @@ from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import global_batch, is_script, is_serving, world_size
 from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.planning.changes import changes_of, fewer_steps, is_instruction, saved_bytes, single_fix
-from oomdoc.diagnosis.planning.hardware import share_that_starts, smallest, spilled
+from oomdoc.diagnosis.planning.hardware import length_in_need, share_that_starts, smallest, spilled
 from oomdoc.diagnosis.planning.moves import GOALS, Goal, Move, offered, safety_of, without_scores
 from oomdoc.diagnosis.planning.prices import Hardware, Planning, Price, Prices
 from oomdoc.diagnosis.planning.quantities import largest
@@ -113,6 +113,8 @@ def plan_with(
     """
     if (share := share_that_starts(prices, context)) is not None:
         return _with_first(share, prices, context, wanted)
+    if (length := length_in_need(prices, context)) is not None:
+        return _with_first(length, prices, context, wanted)
     if (kernel := without_scores(prices.job, context)) is not None:
         return _with_first(kernel, prices, replace(context, without=context.without | {"attention"}), wanted)
     base = prices.base

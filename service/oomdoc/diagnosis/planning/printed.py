@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.diagnosis.accounts import CACHE_BYTES, TUNES, WEIGHT_BYTES
+from oomdoc.diagnosis.accounts import CACHE_BYTES, ONE_UNIT, TUNES, WEIGHT_BYTES, is_one_unit
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._remedy import is_script, is_serving, world_size
 from oomdoc.diagnosis.host import MERGES
@@ -19,6 +19,7 @@ from oomdoc.diagnosis.planning.spelling import DASHED
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
 from oomdoc.evidence import Document, Evidence, Fact, Frame
+from oomdoc.intake.asked import asked_of
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS, find
 from oomkb.frameworks import line as line_of
@@ -319,10 +320,14 @@ def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterabl
         "regressions": regressions_for(job, {**job.versions, **evidence.versions}, list(matched)),
         "worked_with": evidence.worked_with,
         "engine_max_model_len": next(filter(None, map(_stored_length, refusals)), None),
+        "needed_length": asked_of(evidence, failed=True).length if evidence.failures and is_serving(job) else None,
         "length_beside_weights": _length_beside_weights(evidence, job),
         "engine_cache_missing_bytes": next((size for size in missing if size is not None), None),
         "engine_free_share": _engine_free_share(evidence),
         "pipeline": _pipeline_of(evidence),
+        "kept_line": next(
+            (s.span.text.partition("#")[0].strip() for s in evidence.signs if s.name == "leak/graph-kept"), None
+        ),
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or (failure is None and "one-gpu-fuller" in said),
@@ -343,7 +348,8 @@ def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterabl
         "autotunes": failure is not None and any(f.function in TUNES for f in failure.frames),
         "gathers_whole": failure is not None
         and (failure.requested_bytes or 0) >= _WHOLE_MODEL_BYTES
-        and any("_unsharded_flat_param" in frame.function for frame in failure.frames),
+        and is_one_unit(evidence),
+        "wraps_nothing": any(one.reason == ONE_UNIT for one in evidence.inactive),
         "mps": failure is not None
         and failure.signal.name.startswith("mps")
         and "mps" in failure.signal.span.text.lower(),  # PyTorch's message; Metal's own is that of other programs too

@@ -135,7 +135,7 @@ def memory_named(text: str) -> Memory:
 
 def names_memory(text: str) -> bool:
     """Whether the host's memory or the card's is named."""
-    return bool(_RE["of_host"].search(text) or _RE["of_card"].search(text))
+    return any(_RE[row].search(text) for row in ("of_host", "of_host_memory", "of_card"))
 
 
 def is_denied(sentence: str, row: str = "said-device") -> bool:
@@ -274,7 +274,11 @@ def _on_line(row: Row, index: int, line: Line, kind: Kind, *, expected: Callable
             continue
         elif row.kind == "question" and not plain:
             return
-        yield _Hit(row, index, line, start, found[0], plain and is_past(text, start, end), not plain)
+        behind = row.matches(text) if row.id == "said-growth" and not names_memory(found[0]) else ()
+        named = next(
+            (one for one in behind if one.start() >= end and names_memory(one[0])), found
+        )  # "a leak: RAM grows"
+        yield _Hit(row, index, line, named.start(), named[0], plain and is_past(text, start, end), not plain)
         return
 
 

@@ -94,13 +94,33 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             yield from _unknown(line, hit)
     for line in candidates(_RE["counted"], lines, words):
         for hit in _RE["counted"].finditer(line.text):
-            value = float(hit[1] or 0) or float(hit[2] or 0) / 1000 or float(hit[3] or 0) / 10
+            value = _billions_of(line.text, hit)
             sure = base - 0.1 + (0.15 if "param" in hit[0].lower() or "参" in hit[0] else 0.0)
             sure -= doubt(line.text, hit.start(), hit.end())
             card = gpus.find(hit[0][:6].strip("的 -")) is not None
             aside = _role(line.text, hit.start(), hit.end()) or _is_active(line.text, hit.start(), hit.end())
             if value > 0 and not card and not aside:
                 yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
+
+
+_SHARED_OF_EXPERTS: Final = 0.81
+"""Parameters of a mixture over the product in its name: experts share the attention (Mixtral 8x7B has 46.7 billion,
+8x22B 140.6)."""
+
+
+def _billions_of(text: str, hit: re.Match[str]) -> float:
+    """The parameters that a size states; 0 for a mixture of which the name is known."""
+    if hit["experts"]:
+        from oomkb.catalog import models
+
+        named = " ".join([*text[max(0, hit.start() - _MAX_NAME) : hit.start()].split()[-1:], hit[0]])
+        known = models.find(named) is not None
+        return 0.0 if known else round(_SHARED_OF_EXPERTS * int(hit["experts"]) * float(hit["each"]), 1)
+    plain, millions, tenths = hit.groups()[2:5]
+    return float(plain or 0) or float(millions or 0) / 1000 or float(tenths or 0) / 10
+
+
+_MAX_NAME: Final = 24
 
 
 def size_of_name(facts: Mapping[str, Fact]) -> dict[str, Fact]:

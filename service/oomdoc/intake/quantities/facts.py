@@ -111,7 +111,8 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
     sure: dict[str, Quantity] = {}
     for found in quantities_in(text):
         values.setdefault(found.role, set()).add(found.value)
-        if found.probability >= SURE and found.role in _FACTS:
+        of_experts = found.role == "params" and text[found.start - 1 : found.start] in ("x", "×")
+        if found.probability >= SURE and found.role in _FACTS and not of_experts:
             sure.setdefault(found.role, found)
     if (host := _host_that_is_there(text)) is not None:
         sure["host_memory"], values["host_memory"] = host, {host.value}
