@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import oomdoc
+from oomdoc.diagnosis.throughput import throughput
 from oomdoc.evidence import shortened_to
 from oomdoc.intake.assigned import assigned_in
 from oomkb.memory.job import Job
@@ -336,3 +337,112 @@ def test_a_number_that_no_run_has_is_no_setting_of_one() -> None:
     assert answer("what's the beefiest vision model for a 3060 12GB to caption 80k photos (2048px) overnight")
     asked = document("gpt-oss-120b with vLLM on one H100 80GB at 131k context, will it fit?")
     assert asked["job"]["serving"]["max_model_len"] == 131_072
+
+
+ONE_UNIT = """Qwen2.5-14B full ft, 8x A100 80G, per_device batch 1, seq 4096
+distributed_type: FSDP
+fsdp_config:
+  fsdp_activation_checkpointing: true
+  fsdp_auto_wrap_policy: {policy}
+  fsdp_sharding_strategy: FULL_SHARD
+mixed_precision: bf16
+num_processes: 8
+[rank3]:     return Variable._execution_engine.run_backward(
+[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 27.51 GiB. GPU 3 has a total capacity of 79.14 GiB
+of which 14.92 GiB is free. Of the allocated memory 62.10 GiB is allocated by PyTorch, and 1.22 GiB is reserved by PyTorch
+but unallocated.
+"""
+
+
+def test_a_model_that_is_one_fsdp_unit_is_wrapped_by_layers() -> None:
+    text = ONE_UNIT.format(policy="NO_WRAP")
+    assert first_cause(text) == "zero3-gather"
+    assert "fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP" in answer(text)
+    assert "grad_ckpt" not in answer(text)
+    assert first_cause(ONE_UNIT.format(policy="TRANSFORMER_BASED_WRAP")) != "zero3-gather"
+
+
+def test_numbered_questions_stand_on_the_described_run() -> None:
+    text = answer(
+        "8x A800 80G, full SFT of Qwen2.5-14B with DeepSpeed ZeRO-3, bf16, AdamW, seq 8192, batch 1 per GPU, gradient "
+        "checkpointing and flash-attention. 1) how much per GPU, is it enough? 2) do I need to offload to the CPU? 3) would "
+        "ZeRO-2 do?"
+    )
+    assert "Not needed: as it is it takes 5" in text
+    assert "69." in text.partition("ZeRO-2 do?")[2]  # and not with the offload of the question before
+
+
+def test_a_rank_that_was_lowered_is_no_measured_size() -> None:
+    text = answer(
+        "自己写的 LoRA 训练循环，Qwen2.5-7B，A800 80G，bs=1。seq 4096 占 46G，8192 直接 OOM。换了 8bit 优化器、r 从 64 降到 8 "
+        "都没用，哪里不对？\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 296.00 MiB. GPU 0 has a total "
+        "capacity of 79.32 GiB of which 190.38 MiB is free."
+    )
+    assert "64 token" not in text
+
+
+def test_states_that_return_for_each_update_cost_their_way_alone() -> None:
+    run = {
+        "model": "Qwen/Qwen2.5-32B-Instruct",
+        "objective": "grpo",
+        "method": "full",
+        "gpu": "H100",
+        "gpus": 8,
+        "sharding": "fsdp",
+        "micro_batch": 1,
+        "prompt_len": 1024,
+        "completion_len": 2048,
+    }
+    shape = price(Job.from_document({**run, "framework": "verl"})).shape
+    speeds = {}
+    for framework in ("verl", "trl"):
+        kept = throughput(Job.from_document({**run, "framework": framework}), shape, None)
+        moved = throughput(Job.from_document({**run, "framework": framework, "offload": ["optimizer"]}), shape, None)
+        speeds[framework] = kept.step_s / moved.step_s
+    assert speeds["trl"] < speeds["verl"]
+    assert speeds["verl"] > 0.5
+
+
+def test_the_context_in_need_is_planned_for() -> None:
+    text = answer(
+        "vllm serve meta-llama/Llama-3.1-8B-Instruct on my 4090. i need 64k context (65536) for one user at a time. what do "
+        "i set\nValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (4.94 GiB). Based on the available memory, the estimated "
+        "maximum model length is 40464."
+    )
+    steps = text.partition("Do ")[2]
+    assert "--max-model-len 65536" in steps
+    assert "--kv-cache-dtype fp8" in steps
+    assert "--quantization" not in steps
+
+
+def test_the_line_that_keeps_tensors_is_named() -> None:
+    text = answer(
+        "memory climbs every step till it dies, plain pytorch loop, llama 3.1 8b lora on A6000 48G\nhistory = []\n"
+        "for step, batch in enumerate(dl):\n    out = model(**batch)\n    out.loss.backward()\n    optim.step()\n"
+        "    history.append(out)  # for the plots\n    print(step, out.loss.item())\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 47.54 GiB"
+    )
+    assert "This line keeps tensors from step to step: history.append(out)." in text
+
+
+def test_a_leak_of_host_memory_is_looked_for_on_the_host() -> None:
+    text = answer("Memory leak. After trying the training script, I noticed that the system memory keeps increasing.")
+    assert text.startswith("More host memory in use than expected")
+    assert "ps -eo pid,rss" in text
+    assert "torch.cuda" not in text
+
+
+def test_a_mixture_is_sized_by_its_experts() -> None:
+    merged = document("I merged a Wizard 8x22B base model, convert.py says Killed")["facts"]
+    assert merged["params_b"]["value"] == pytest.approx(142.6, abs=0.1)
+    assert "params_b" not in document("Mixtral 8x7B on two 3090, out of memory")["facts"]
+
+
+def test_checkpointing_that_is_on_is_not_advised() -> None:
+    text = answer(
+        "GRPO training on 8 GPUs dies in the first step\n`use_cache=True` is incompatible with gradient checkpointing. Setting "
+        '`use_cache=False`...\n[rank7]:   File "/x/grpo.py", line 172, in main\n[rank7]:     trainer.train()\n'
+        "[rank7]: torch.OutOfMemoryError: CUDA out of memory."
+    )
+    assert "Turn on gradient checkpointing" not in text

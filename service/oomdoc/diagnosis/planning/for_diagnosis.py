@@ -221,7 +221,7 @@ def _is_apart(job: Job, context: Context) -> bool:
 def _cause_first(
     causes: Sequence[CauseFinding], context: Context, search: Callable[..., Planning], wanted: float
 ) -> Planning:
-    """The plans, before them one of the remedies of a sure cause alone where that fits, changes no more and is not much slower.
+    """The plans, before them one of the remedies of a sure cause alone, where that fits and is as mild.
 
     A server's settings move room between its parts: there the mildest plan stands.
     """
