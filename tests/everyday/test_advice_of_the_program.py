@@ -446,3 +446,16 @@ def test_checkpointing_that_is_on_is_not_advised() -> None:
         "[rank7]: torch.OutOfMemoryError: CUDA out of memory."
     )
     assert "Turn on gradient checkpointing" not in text
+
+
+EVAL_MODE = (
+    "I turned on gradient checkpointing, yet memory and speed are exactly the same as without it. Qwen2.5-7B LoRA, A800 80G\n"
+    "model.gradient_checkpointing_enable()\nmodel.config.use_cache = False\nmodel.{mode}()  # no dropout please\n"
+    "for batch in loader:\n    out = model(**batch)\n    out.loss.backward()\n    opt.step()\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 296.00 MiB. GPU 0 has a total capacity of 79.32 GiB"
+)
+
+
+def test_a_model_in_evaluation_mode_recomputes_nothing() -> None:
+    assert "call model.train()" in answer(EVAL_MODE.format(mode="eval"))
+    assert "call model.train()" not in answer(EVAL_MODE.format(mode="train"))

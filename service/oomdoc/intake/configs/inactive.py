@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +16,7 @@ from oomdoc.intake.configs.values import flag
 from oomdoc.intake.configs.wordlist import word_set
 from oomkb.frameworks import LAUNCHERS, PLAIN, has
 from oomkb.frameworks.declared import records
+from oomkb.kept import compiled
 
 if TYPE_CHECKING:
     from oomdoc.intake.configs.analysis import Doc
@@ -50,6 +52,7 @@ def find_inactive(docs: Sequence[Doc], lines: Lines, others: Sequence[Source]) -
                 return
     for entry, reason, values in _not_passed(docs, others):
         yield Inactive(entry.key, f"inactive.{reason}", lines.span(entry.key_span[0]), values)
+    yield from _in_eval_mode(lines)
 
 
 _Found = tuple[Entry, str, dict[str, Any]]
@@ -156,6 +159,21 @@ def _unknown(doc: Doc) -> Iterator[_Found]:
         near = difflib.get_close_matches(key, alike, 1, _MIN_RATIO)
         if near and near[0] not in {norm(e.key) for e in doc.entries}:
             yield entry, "unknown-key", {"nearest": near[0]}
+
+
+def _in_eval_mode(lines: Lines) -> Iterator[Inactive]:
+    """A training loop on a model in evaluation mode: transformers 4.28-5.23 recomputes only ``if self.training``
+    (``modeling_layers.py``, ``GradientCheckpointingLayer``).
+    """
+    text = lines.source.text
+    if "gradient_checkpointing" not in text or (found := _EVAL_MODE.search(text)) is None:
+        return
+    behind = text[found.end() :]
+    if ".backward(" in behind and ".train(" not in behind:
+        yield Inactive(found["call"], "inactive.eval-mode", lines.span(found.start("call")))
+
+
+_EVAL_MODE: Final = compiled(r"^[ \t]{0,16}(?P<call>(?:\w{1,30}\.){1,3}eval\(\))", re.MULTILINE)
 
 
 def _not_passed(docs: Sequence[Doc], others: Sequence[Source]) -> Iterator[_Found]:
