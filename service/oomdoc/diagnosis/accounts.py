@@ -95,6 +95,13 @@ def gathered_whole(view: View) -> Iterator[Account]:
         yield from account_of(view, "zero3-gather", "gathered-whole", {"weight_bytes": wanted})
 
 
+def not_recomputed(view: View) -> Iterator[Account]:
+    """Checkpointing is switched on for a model that trains in evaluation mode, which recomputes nothing."""
+    found = next((one for one in view.evidence.inactive if one.reason == "inactive.eval-mode"), None)
+    if found is not None and view.failure is not None and view.failure.kind == "device" and not view.serving:
+        yield from account_of(view, "inactive-setting", "not-recomputed", {"setting": found.setting}, found.span)
+
+
 def _whole_on_a_card(view: View) -> bool:
     """Whether a named model is trained with all of its weights on one card, past loading and before saving."""
     job = view.job

@@ -364,6 +364,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     accounts.engine_unnamed,
     accounts.second_copy,
     accounts.gathered_whole,
+    accounts.not_recomputed,
     _on_one_card,
     _others_hold,
     _taken_before,
