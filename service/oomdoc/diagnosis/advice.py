@@ -108,6 +108,16 @@ def one_replica(view: View) -> Iterator[Message]:
         yield say("advice.one-replica", sharding=job.sharding, tp=tp, pp=pp, ranks=view.ranks)
 
 
+def last_stage(view: View, causes: Sequence[CauseFinding]) -> Iterator[Message]:
+    """That one pipeline stage alone has the output layer and the loss, so that its cards fill first.
+
+    Megatron-Core 0.12 ``parallel_state.py``: ranks are ordered by tensor, context, data, pipeline parallelism.
+    """
+    stages, ranks = view.job.pp or 1, view.ranks
+    if stages > 1 and ranks % stages == 0 and causes and causes[0].cause == "logits" and view.phase == "loss":
+        yield say("advice.last-stage", stages=stages, first=ranks - ranks // stages, last=ranks - 1)
+
+
 _SHARDING_STATES: Final = frozenset({"zero1", "distributed-optimizer"})
 """What is divided over replicas alone, beside tensor and pipeline parallelism."""
 

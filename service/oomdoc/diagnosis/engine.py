@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any, Final
 
-from oomdoc.diagnosis.advice import advice_for, one_replica, unsupported
+from oomdoc.diagnosis.advice import advice_for, last_stage, one_replica, unsupported
 from oomdoc.diagnosis.answering import sizes_with
 from oomdoc.diagnosis.cache_room import rooms
 from oomdoc.diagnosis.cases import Look, look_at
@@ -119,6 +119,7 @@ def diagnose(evidence: Evidence, *, plans: bool = True, questions: bool = True) 
             *enough_memory(evidence, stated, verdict),
             *beside_failure(view),
             *one_replica(view),
+            *last_stage(view, causes),
             *rooms(view),
             *kept_logits(view),
             *of_what_is_asked(evidence, stated),

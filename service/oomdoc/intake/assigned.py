@@ -17,8 +17,6 @@ Assigned = frozenset[tuple[str, str]]
 _EQUALS: Final = compiled(r"(?<![\w.-])-{0,2}([A-Za-z_][\w.-]{2,80})[\"']?\s{0,2}[=:]\s{0,2}(?=[\"']?([\w.+/-]{1,80}))")
 _OPTION: Final = compiled(r"(?<![\w-])--([A-Za-z][\w.-]{2,80})(?:\s{1,4}[\"']?([\w.+/][\w.+/-]{0,80}))?")
 _CALL: Final = compiled(r"(?<![\w.])([A-Za-z_][\w.]{5,80})\(")
-_MIN_TELLING: Final = 8
-"""Letters of a function's name from which a call of it is the step that is advised: ``item()`` is called everywhere."""
 _ADVISED: Final = ("try setting", "you can set", "consider setting")
 """Words by which programs recommend a setting in their messages."""
 _MAX_CHARACTERS: Final = 400_000
@@ -48,8 +46,7 @@ def _pairs(low: str) -> Iterator[tuple[str, str]]:
             if key := key_of(match[1]):
                 yield key, (match[2] or "true").rstrip(".,")
     for match in _CALL.finditer(low):
-        if len(name := key_of(match[1])) >= _MIN_TELLING:
-            yield name, "()"
+        yield key_of(match[1]), "()"
 
 
 def key_of(name: str) -> str:

@@ -207,17 +207,23 @@ def evaluation(job: Job, context: Context) -> Iterator[Variant]:
     keeps = bool(context.facts.get("keeps_predictions"))
     kept = step("evaluation.logits", 0.2 if keeps else 1.0, line=context.in_library(f"Trainer(..., {logits})"))
     if logits is not None and keeps:
-        # All predictions together: smaller batches only reach the same size later, and the host would hold them.
+        # All predictions together: smaller batches only reach the same size later, and the host holds them too.
         yield kept
-    else:
+    if not keeps or context.host_holds(_predictions_bytes(job, context)):
         own = context.arguments(per_device_eval_batch_size=1, eval_accumulation_steps=1)
         yield step("evaluation.how", 0.3, line=line_of(context.framework, "evaluation") or own)
-        if logits is not None:
-            yield kept
+    if logits is not None and not keeps:
+        yield kept
     if context.has_trainer:
         yield step("evaluation.loss-only", 0.4, line=context.arguments(prediction_loss_only=True))
     else:
         yield step("evaluation.no-grad", 0.4, line="with torch.no_grad(): outputs.append(model(**batch).loss.item())")
+
+
+def _predictions_bytes(job: Job, context: Context) -> float:
+    """The fp32 logits of all samples of an evaluation, as far as their number is known."""
+    samples, shape = context.facts.get("samples") or 0, context.shape
+    return 4.0 * samples * (job.seq_len or 0) * shape.dims.vocab if shape is not None else 0.0
 
 
 @remedy("changed-training", "any", causes=["vision-tokens", "attention-scores"])

@@ -9,7 +9,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.accounts import WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._remedy import is_serving
-from oomdoc.diagnosis.forms import host_is_short
+from oomdoc.diagnosis.forms import HOST_USABLE, host_is_short
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.observed import failed_in
 from oomdoc.diagnosis.planning.planner import context_for
@@ -34,7 +34,11 @@ def of_this_run(evidence: Evidence, prices: Prices, context: Context) -> Context
     """The context with the card, the model and the sizes of the priced run."""
     context = context_for(prices, context)
     facts = {**context.facts, **_sizes(evidence, prices, context.phase)}
-    return replace(context, device=of_maker(evidence, context.device), facts=facts)
+    host_bytes = context.host_bytes
+    if host_bytes and evidence.root is not None and evidence.root.kind == "device":
+        # The host held the run until its card was full, whatever the estimate of it says.
+        host_bytes = max(host_bytes, prices.base.estimate.host_bytes / HOST_USABLE)
+    return replace(context, device=of_maker(evidence, context.device), facts=facts, host_bytes=host_bytes)
 
 
 def _sizes(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:

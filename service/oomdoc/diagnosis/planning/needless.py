@@ -73,9 +73,17 @@ def _is_set(instruction: Message, evidence: Evidence) -> bool:
         line = line.values.get("line")
     wanted = assigned_in([line]) if isinstance(line, str) else frozenset()
     constants = {value.rpartition(".")[2] for _, value in evidence.assigned}
-    return bool(wanted) and all(
+    return any(map(_is_telling, wanted)) and all(
         pair in evidence.assigned or (_is_constant(pair[1]) and pair[1] in constants) for pair in wanted
     )
+
+
+def _is_telling(pair: tuple[str, str]) -> bool:
+    """Whether a pair is more than the call of a short name: ``item()`` and ``save()`` are called everywhere."""
+    return pair[1] != "()" or len(pair[0]) >= _MIN_TELLING
+
+
+_MIN_TELLING: Final = 8
 
 
 def _is_constant(value: str) -> bool:

@@ -23,6 +23,7 @@ from oomdoc.intake.asked import asked_of
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import FRAMEWORKS, find
 from oomkb.frameworks import line as line_of
+from oomkb.kept import compiled
 from oomkb.memory.device import Device, Vendor
 from oomkb.memory.job import Job
 from oomkb.units import GIB
@@ -228,6 +229,15 @@ def context_of(evidence: Evidence, job: Job, causes: Sequence[str], matched: Ite
     )
 
 
+_KEEPS: Final = compiled(r"\w[\w.]{0,40}(?:\.append\([^()]{1,40}\)|\s?\+=\s?[\w.]{1,40})")
+
+
+def _kept(line: str) -> str | None:
+    """The expression of a line of code that keeps a tensor."""
+    found = _KEEPS.search(line)
+    return found[0] if found is not None else None
+
+
 _WHOLE_MODEL_BYTES: Final = 4 * GIB
 """What FSDP gathers at once from which its unit is no layer."""
 _KEPT: Final = ("eval/collected", "eval/keeps-predictions")
@@ -326,8 +336,9 @@ def _facts(evidence: Evidence, job: Job, causes: Sequence[str], matched: Iterabl
         "engine_free_share": _engine_free_share(evidence),
         "pipeline": _pipeline_of(evidence),
         "kept_line": next(
-            (s.span.text.partition("#")[0].strip() for s in evidence.signs if s.name == "leak/graph-kept"), None
+            filter(None, (_kept(s.span.text) for s in evidence.signs if s.name == "leak/graph-kept")), None
         ),
+        "samples": next((s.data["count"] for s in evidence.find("samples-counted")), None),
         "keeps_predictions": any(sign.name in _KEPT for sign in evidence.signs),
         "engine_sees_no_gpu": next(evidence.find("ollama-no-gpu"), None) is not None,
         "ranks_on_one_gpu": ranks_on_one_gpu(evidence) or (failure is None and "one-gpu-fuller" in said),
