@@ -464,7 +464,7 @@ def test_a_model_in_evaluation_mode_recomputes_nothing() -> None:
 def test_the_last_pipeline_stage_is_told_apart_from_a_fault() -> None:
     text = answer(
         "Megatron-LM, 2 nodes x 8 H100, TP=2 PP=4 DP=2, 40 layers, h=5120, seq 8192, mbs 8. only ranks 12..15 blow up, is that "
-        "a placement bug?\n[rank12]:   File \"/opt/megatron-lm/megatron/core/tensor_parallel/cross_entropy.py\", line 149, in "
+        'a placement bug?\n[rank12]:   File "/opt/megatron-lm/megatron/core/tensor_parallel/cross_entropy.py", line 149, in '
         "forward\n[rank12]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 18.56 GiB. GPU 4 has a total "
         "capacity of 79.11 GiB of which 7.62 GiB is free."
     )

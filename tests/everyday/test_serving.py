@@ -426,3 +426,23 @@ def test_a_server_on_a_number_of_cards_that_heads_do_not_divide(cards: int) -> N
     assert report.diagnosis.outlook.answer == "fits"
     ((_, answer),) = report.further
     assert "requests of 16,384 tokens" in answer
+
+
+def test_a_batch_beside_a_gguf_file_trains_nothing() -> None:
+    text = " ".join(
+        str(oomdoc.diagnose("Mistral-24B Q4_K_M, 16k ctx, no quantised cache, blas batch 256: total GB?")).split()
+    )
+    assert text.startswith("About 16.")
+    assert "serving Mistral-24B in Q4_K_M" in text
+
+
+def test_what_an_engine_is_started_with_is_said_where_it_is_asked() -> None:
+    text = " ".join(
+        str(
+            oomdoc.diagnose(
+                "Will Llama 3.3 70B Instruct in plain bf16 run with vLLM on 2x A100 80GB (tp=2)? We only need 8k context. About "
+                "how many requests at the full 8k can be in flight, and what do I have to pass on the command line?"
+            )
+        ).split()
+    )
+    assert "Start it with --tensor-parallel-size 2 --max-model-len 8192." in text

@@ -249,6 +249,8 @@ class Asked:
 
     quant = _part(_format)
     """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
+    asks_launch = _says("asks_launch")
+    """Whether it asks what a program is to be started with."""
     own_context = _says("own_context")
     """Whether it says that the engine was given no length."""
     needed_card = _part(needed_card)
