@@ -15,6 +15,7 @@ from oomdoc.chat.session import Reply, Session, difference
 from oomdoc.chat.sums import held_by, reasons
 from oomdoc.chat.wording import patterns
 from oomdoc.diagnosis.explaining import sentences_of
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.result import FoundTopic
 from oomdoc.diagnosis.run_words import experts_held
@@ -24,6 +25,7 @@ from oomdoc.report.estimates import without_cache
 from oomdoc.report.words import render, word
 from oomkb.errors import OomdocError
 from oomkb.kept import compiled
+from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.pricing import Priced, price_planned
 
@@ -325,6 +327,19 @@ def of_keys(text: str, session: Session) -> Reply | None:
     known = (session.job.framework,) if session.job.framework else ()
     lines = [render(message, session.language) for message in keys_asked(key_question(text, known))]
     return Reply(joined(lines), {}, session.job) if lines else None
+
+
+_SURE_TO_FIT: Final = 0.9
+"""Probability from which a run needs no further change."""
+
+
+def unless_needless(reply: Reply, before: Estimate, language: str) -> Reply:
+    """The reply to whether a change is needed: it is not where the run fits as it is."""
+    if (before.fits_probability or 0.0) < _SURE_TO_FIT:
+        return reply
+    sizes = {"peak_bytes": needed_of(before), "capacity_bytes": before.capacity_bytes or 0.0}
+    _, *rest = reply.answer.split("\n")
+    return replace(reply, answer=joined([word("chat.not-needed", language, **sizes), *rest]))
 
 
 def not_understood(reply: Reply, language: str) -> Reply:

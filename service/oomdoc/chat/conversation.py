@@ -48,7 +48,7 @@ from oomdoc.diagnosis.explaining import (
     found_topics,
     nearest_topic,
 )
-from oomdoc.diagnosis.forms import BASE, needed_of
+from oomdoc.diagnosis.forms import BASE
 from oomdoc.diagnosis.planned import careful_job, counted
 from oomdoc.diagnosis.result import IMPLIED, Diagnosis
 from oomdoc.evidence import problem_of
@@ -58,7 +58,6 @@ from oomdoc.intake.several import several_questions
 from oomdoc.report.words import render, word
 from oomdoc.stated import following
 from oomkb.errors import JobError
-from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 
 _BESIDE: Final = 3
@@ -336,13 +335,8 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
             step = Step(job, MappingProxyType(difference(session.job, job)))
             about = job.with_fields({"gpu": None, "capacity_gib": None}) if says(text, "which_card") else job
             reply = answers.would(before, session.job, about, text, session.language, session.held)
-            if (
-                before is not None
-                and says(text, "is_needed")
-                and (before.estimate.fits_probability or 0.0) >= _SURE_TO_FIT
-            ):
-                _, *rest = reply.answer.split("\n")
-                reply = replace(reply, answer=joined([_not_needed(before.estimate, session.language), *rest]))
+            if before is not None and says(text, "is_needed"):
+                reply = answers.unless_needless(reply, before.estimate, session.language)
             return session.proposing(turn.changes, step), reply
     if turn.topic in TOPICS:
         return session, TOPICS[turn.topic](session, before, text)
@@ -362,15 +356,6 @@ def _ask(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:
     known = still_fails(text) or answers.names_part(text) or bool(sides) or says(text, "why") or asks_for_amount(text)
     lost = _not_understood(turn, text) and _TO_CHANGE.search(text) and not known and may_decide(text)
     return session, answers.not_understood(reply, session.language) if lost else reply
-
-
-_SURE_TO_FIT: Final = 0.9
-"""Probability from which a run needs no further change."""
-
-
-def _not_needed(estimate: Estimate, language: str) -> str:
-    sizes = {"peak_bytes": needed_of(estimate), "capacity_bytes": estimate.capacity_bytes or 0.0}
-    return word("chat.not-needed", language, **sizes)
 
 
 def _accept_plan(session: Session, turn: Turn, text: str) -> tuple[Session, Reply]:

@@ -20,7 +20,6 @@ from oomdoc.diagnosis.forms import (
     pinned_most,
 )
 from oomdoc.diagnosis.grids import largest_models_told
-from oomdoc.diagnosis.named_keys import written_as
 from oomdoc.diagnosis.own_figures import by_own_figures, held_for
 from oomdoc.diagnosis.planned import asks_why_held, counted, is_planned, put_off, runs_on, wants_figure
 from oomdoc.diagnosis.planning.quantities import largest_of, need_with
@@ -38,6 +37,7 @@ from oomdoc.diagnosis.run_words import (
 from oomdoc.diagnosis.serving_answers import (
     cache_alone,
     held_by_engine,
+    launch_options,
     longest_with_small_cache,
     printed_tokens,
     put_off_requests,
@@ -55,8 +55,8 @@ from oomdoc.intake.wanted import Wanted
 from oomkb.catalog import gpus
 from oomkb.catalog.diffusion import pipeline
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
-from oomkb.frameworks import ENGINES, min_compute
 from oomkb.frameworks import line as line_of
+from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
 from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.units import GIB
@@ -119,29 +119,8 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         said = tuple(_not_measured(said, own))
     first, *after = (*own, *said)
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
-    launch = _launch(about) if asked.asks_launch else ()
+    launch = launch_options(about) if asked.asks_launch else ()
     return (*servers(view, asked), first, *launch, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
-
-
-def _launch(about: Plain) -> Iterator[Message]:
-    """The options that an engine of the run is started with, where it fits and no runs are compared."""
-    framework = about.job.framework or ""
-    if about.answer != "fits" or about.sides or framework not in ENGINES:
-        return
-    said = ((name, about.job.get(name)) for name in _OF_A_LAUNCH if name not in about.job.assumed)
-    written = [written_as(framework, name, value) for name, value in said if value not in (None, 1, "none", "auto")]
-    if options := [one for one in written if one]:
-        yield say("answer.launch", options=" ".join(options))
-
-
-_OF_A_LAUNCH: Final = (
-    "quant",
-    "tp",
-    "pp",
-    "serving.max_model_len",
-    "serving.kv_dtype",
-    "serving.gpu_memory_utilization",
-)
 
 
 def _not_measured(said: Iterable[Message], own: Iterable[Message]) -> Iterator[Message]:

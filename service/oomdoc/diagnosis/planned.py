@@ -20,7 +20,7 @@ from oomdoc.diagnosis.forms import (
     sharded,
     split_as_stated,
 )
-from oomdoc.diagnosis.run_of_evidence import spelled_out
+from oomdoc.diagnosis.run_of_evidence import of_a_file, spelled_out
 from oomdoc.evidence import Evidence
 from oomdoc.intake.asked import Asked, asked_of
 from oomdoc.intake.outcomes import OTHER_SUBJECT
@@ -113,7 +113,7 @@ def planned_run(evidence: Evidence, job: Job) -> Choice:
     name = job.model if isinstance(job.model, str) else ""
     if name.isalpha() and job.params_b is None and models.find(name) is None:
         job = job.with_fields({"model": None})  # a family, of which the question leaves the size open
-    job = over_quantized_base(_purposed(_of_a_file(job, asked), asked, written=bool(evidence.documents)), asked)
+    job = over_quantized_base(_purposed(of_a_file(job, asked), asked, written=bool(evidence.documents)), asked)
     job = _mixed(job, evidence, asked)
     if not careful:
         return Choice(job, asked, careful)
@@ -266,14 +266,6 @@ def _purposed(job: Job, asked: Asked, *, written: bool) -> Job:
             quant = "nf4" if job.framework == "transformers" else "awq-int4"
         job = job.with_fields({"quant": quant})
     return job
-
-
-def _of_a_file(job: Job, asked: Asked) -> Job:
-    """Weights in a format that llama.cpp runs and nothing trains; a batch beside them is of its prompts' tokens."""
-    if asked.quant not in GGUF_BYTES or asked.trains or job.objective is not None:
-        return job
-    job = job.with_fields({"micro_batch": None})
-    return job.assuming({"objective": Assumption("inference", "nothing is said of training")})
 
 
 def _with_answers(job: Job, asked: Asked, *, written: bool) -> Job:

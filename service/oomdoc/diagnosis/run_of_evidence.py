@@ -7,12 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oomdoc.evidence import Evidence
-from oomdoc.intake.asked import asked_of, card_in_question, pairs_in
+from oomdoc.intake.asked import Asked, asked_of, card_in_question, pairs_in
 from oomdoc.stated import following, stated_fields
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
 from oomkb.frameworks import PLAIN, described, has
 from oomkb.memory.job import Assumption, Job
+from oomkb.memory.states import GGUF_BYTES
 
 SPLIT: Final = "device_map spreads the layers over the cards"
 STAGE_OPEN: Final = "its states are sharded, the stage is not named"
@@ -167,3 +168,11 @@ def _scalar(text: str) -> Any:
     if "," in text:
         return text.split(",")
     return int(text) if text.isdecimal() and len(text) < 12 else text
+
+
+def of_a_file(job: Job, asked: Asked) -> Job:
+    """Weights in a format that llama.cpp runs and nothing trains; a batch beside them is of its prompts' tokens."""
+    if asked.quant not in GGUF_BYTES or asked.trains or job.objective is not None:
+        return job
+    job = job.with_fields({"micro_batch": None})
+    return job.assuming({"objective": Assumption("inference", "nothing is said of training")})

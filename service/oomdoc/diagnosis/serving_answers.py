@@ -16,7 +16,7 @@ from oomdoc.diagnosis.view import View
 from oomdoc.evidence import Message, say
 from oomdoc.intake.asked import Asked
 from oomkb.errors import OomdocError
-from oomkb.frameworks import has
+from oomkb.frameworks import ENGINES, has
 from oomkb.frameworks import line as line_of
 from oomkb.memory.cache import element_bytes
 from oomkb.memory.setting import resolve_setting
@@ -199,3 +199,24 @@ def _token_sum(name: Any, priced: Priced | None) -> Iterator[Message]:
     else:
         key = "answer.token-grouped" if d.kv_heads < d.heads else "answer.token-heads"
         yield say(key, kv_heads=d.kv_heads, head=d.head_dim, heads=d.heads, **values)
+
+
+def launch_options(about: Plain) -> Iterator[Message]:
+    """The options that an engine of the run is started with, where it fits and no runs are compared."""
+    framework = about.job.framework or ""
+    if about.answer != "fits" or about.sides or framework not in ENGINES:
+        return
+    said = ((name, about.job.get(name)) for name in _OF_A_LAUNCH if name not in about.job.assumed)
+    written = [written_as(framework, name, value) for name, value in said if value not in (None, 1, "none", "auto")]
+    if options := [one for one in written if one]:
+        yield say("answer.launch", options=" ".join(options))
+
+
+_OF_A_LAUNCH: Final = (
+    "quant",
+    "tp",
+    "pp",
+    "serving.max_model_len",
+    "serving.kv_dtype",
+    "serving.gpu_memory_utilization",
+)
