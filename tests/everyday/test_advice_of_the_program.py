@@ -469,3 +469,10 @@ def test_the_last_pipeline_stage_is_told_apart_from_a_fault() -> None:
         "capacity of 79.11 GiB of which 7.62 GiB is free."
     )
     assert "Ranks 12 to 15 are the last of 4 pipeline stages" in text
+
+
+def test_stages_without_a_number_of_ranks_are_no_error() -> None:
+    assert "out" in answer(
+        "memory ran out in the loss with pipeline parallel 4, vocab_parallel_cross_entropy\ntorch.OutOfMemoryError: CUDA out of "
+        "memory. Tried to allocate 2.00 GiB"
+    )

@@ -113,9 +113,11 @@ def last_stage(view: View, causes: Sequence[CauseFinding]) -> Iterator[Message]:
 
     Megatron-Core 0.12 ``parallel_state.py``: ranks are ordered by tensor, context, data, pipeline parallelism.
     """
-    stages, ranks = view.job.pp or 1, view.ranks
+    stages, ranks = view.job.pp or 1, view.ranks or 1
     if stages > 1 and ranks % stages == 0 and causes and causes[0].cause == "logits" and view.phase == "loss":
-        yield say("advice.last-stage", stages=stages, first=ranks - ranks // stages, last=ranks - 1)
+        each = ranks // stages
+        words = "last-stage" if each > 1 else "last-stage-alone"
+        yield say(f"advice.{words}", stages=stages, first=ranks - each, last=ranks - 1)
 
 
 _SHARDING_STATES: Final = frozenset({"zero1", "distributed-optimizer"})
