@@ -476,3 +476,13 @@ def test_stages_without_a_number_of_ranks_are_no_error() -> None:
         "memory ran out in the loss with pipeline parallel 4, vocab_parallel_cross_entropy\ntorch.OutOfMemoryError: CUDA out of "
         "memory. Tried to allocate 2.00 GiB"
     )
+
+
+def test_a_request_of_squares_of_the_length_is_of_attention() -> None:
+    text = answer(
+        "CrossEncoder('BAAI/bge-reranker-v2-m3', max_length=8192).predict(pairs)\ntorch.cuda.OutOfMemoryError: CUDA out of "
+        "memory. Tried to allocate 64.00 GiB. GPU 0 has a total capacity of 23.64 GiB"
+    )
+    assert "512 × 8,192² × 2 bytes" in text
+    assert "Use FlashAttention-2" in text
+    assert "Run on" not in text

@@ -62,13 +62,29 @@ def second_copy(view: View) -> Iterator[Account]:
 
 
 def square_of_many(view: View) -> Iterator[Account]:
-    """One tensor larger than any card: what grows with the square of the number of tokens, patches or pixels."""
-    wanted, failure = view.bytes_of("requested"), view.failure
-    if failure is not None and failure.kind == "device" and wanted and _BEYOND_ANY_CARD <= wanted <= _ABSURD:
+    """One tensor larger than any card, or than this one and a multiple of the stated length's square: what grows with
+    the square of the number of tokens, patches or pixels.
+    """
+    wanted, failure, capacity = view.bytes_of("requested"), view.failure, view.bytes_of("capacity")
+    if failure is None or failure.kind != "device" or not wanted or wanted > _ABSURD:
+        return
+    length = view.stated("seq_len") or 0
+    squares = wanted / (WEIGHT_BYTES * length**2) if length >= _LONG else 0.0
+    of_square = round(squares) >= _LEAST_SQUARES and abs(squares - round(squares)) <= _EXACT * squares
+    if wanted >= _BEYOND_ANY_CARD:
         yield from account_of(view, "attention-scores", "square-of-many", {"requested_bytes": wanted})
+    elif of_square and capacity and wanted > capacity:
+        sizes = {"requested_bytes": wanted, "count": round(squares), "length": f"{length:,}"}
+        yield from account_of(view, "attention-scores", "square-of-length", sizes)
 
 
 _BEYOND_ANY_CARD: Final = 256 * GIB
+_LONG: Final = 2048
+"""Tokens from which their square is telling."""
+_LEAST_SQUARES: Final = 16
+"""Heads times samples of a tensor of attention scores, at least."""
+_EXACT: Final = 1e-4
+"""Part by which a printed size may differ from what it was rounded from."""
 _ABSURD: Final = 1 << 46
 """A number beyond it is damaged rather than a size."""
 

@@ -66,7 +66,8 @@ def enough_memory(evidence: Evidence, job: Job, verdict: Verdict) -> Iterator[Me
         wanted, key = bool(asked.questions) and asked.of_memory, ENOUGH
     else:
         wanted, key = told and verdict == "device-oom" and asks_need(evidence), "answer.careful"
-    if not (wanted and job.has_model and job.has_card):
+    named = job.gpu is not None or verdict != "not-oom"  # a size beside a full disk is no card's
+    if not (wanted and named and job.has_model and job.has_card):
         return
     try:
         run = chosen_run(job, NOTHING_ASKED)

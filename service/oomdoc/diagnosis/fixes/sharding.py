@@ -279,7 +279,7 @@ def serving_tensor_parallel(job: Job, context: Context) -> Iterator[Variant]:
     """Serve over more GPUs of the machine: weights and KV heads are split."""
     if context.has("serving.tp"):
         for size in _tensor_sizes(job, context, job.tp or 1, _machine(job, context)):
-            fields = {"tp": size, "world": max(size * (job.pp or 1), world_size(job)), **_share_lowered(job)}
+            fields = {"tp": size, "world": max(size * (job.pp or 1), world_size(job)), **share_lowered(job)}
             yield Variant(fields=fields, effort=0.8)
 
 
@@ -288,7 +288,7 @@ def serving_more_gpus(job: Job, context: Context) -> Iterator[Variant]:
     """More GPUs in the serving machine, used by tensor parallelism."""
     for size in _tensor_sizes(job, context, job.tp or 1, _MACHINE) if context.has("serving.tp") else ():
         if size > _machine(job, context):
-            fields = {"tp": size, "world": size * (job.pp or 1), "gpus": size, "dp": None, **_share_lowered(job)}
+            fields = {"tp": size, "world": size * (job.pp or 1), "gpus": size, "dp": None, **share_lowered(job)}
             yield Variant(fields=fields, effort=5.0 + size / 2)
 
 
@@ -297,7 +297,7 @@ _RAISED_SHARE: Final = 0.95
 """The share of a card that vLLM takes by default (through 0.19), and one that somebody raised for want of room."""
 
 
-def _share_lowered(job: Job) -> dict[str, float]:
+def share_lowered(job: Job) -> dict[str, float]:
     """A share that was raised to make room on fewer cards goes back: graphs and context lie outside it."""
     share = job.get("serving.gpu_memory_utilization")
     return {"serving.gpu_memory_utilization": _USUAL_SHARE} if share is not None and share >= _RAISED_SHARE else {}

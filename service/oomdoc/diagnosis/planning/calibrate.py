@@ -197,7 +197,10 @@ def _needed_bytes(failure: Failure) -> float | None:
     reserved = failure.reserved_bytes
     if reserved is None and failure.allocated_bytes is not None:
         reserved = failure.allocated_bytes + (failure.reserved_unallocated_bytes or 0)
-    return reserved + failure.requested_bytes + _CONTEXT_BYTES if reserved is not None else None
+    if reserved is None:  # one request beyond the card is a bound by itself
+        beyond = bool(failure.capacity_bytes) and failure.requested_bytes > (failure.capacity_bytes or 0)
+        return float(failure.requested_bytes) if beyond else None
+    return reserved + failure.requested_bytes + _CONTEXT_BYTES
 
 
 def loads_easily(evidence: Evidence, prices: Prices) -> Message | None:

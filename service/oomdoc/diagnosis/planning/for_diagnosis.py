@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -119,7 +120,8 @@ def planning_for(
     far = max(calibration.scale, calibration.short) > _MAX_UNEXPLAINED_RATIO
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
         advice = _foremost([*not_set(settings_for(prices.job, context), evidence), *advice])
-        far = far and (bool(advice) or (evidence.root is not None and evidence.root.requested_bytes is None))
+        wanted_bytes = evidence.root.requested_bytes or math.inf if evidence.root is not None else 0.0
+        far = far and (bool(advice) or wanted_bytes > (prices.capacity_bytes or math.inf))
     of_size = not first or first in _ARITHMETIC
     if first not in _NEVER and not far and (of_size or prices.base.probability < wanted):
         fitted = prices.recalibrated(calibration.capacity_bytes, calibration.scale)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, is_serving, remedy, world_size
 from oomdoc.diagnosis.fixes.hardware import ladder
 from oomdoc.diagnosis.fixes.serving import serving_length
+from oomdoc.diagnosis.fixes.sharding import share_lowered
 from oomdoc.diagnosis.planning.moves import Move, offered, variants_on
 from oomdoc.diagnosis.planning.prices import Hardware, Price, Prices
 from oomdoc.diagnosis.planning.spelling import key_of
@@ -85,6 +86,7 @@ def _layouts(prices: Prices, context: Context, count: int) -> Iterator[dict[str,
     nodes = max(1, count // 8)
     fields: dict[str, Any] = {"world": count, "gpus": count // nodes, "nodes": nodes, "dp": None}
     if is_serving(prices.job):
+        fields |= share_lowered(prices.job)
         heads = prices.shape.dims.heads
         if context.has("spills"):
             yield {**fields, "pp": count} if count <= 8 else fields
