@@ -291,7 +291,9 @@ def _effect(change: Change, ineffective: Collection[str]) -> Change:
     return replace(change, instruction=say("fixes.activate-setting.effect", setting=change.key))
 
 
-_FIRST: Final = frozenset({"fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu"})
+_FIRST: Final = frozenset(
+    ["fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu", "fixes.cached-negatives.how"]
+)
 
 
 def _instead(variant: Variant) -> bool:
