@@ -486,3 +486,31 @@ def test_a_request_of_squares_of_the_length_is_of_attention() -> None:
     assert "512 × 8,192² × 2 bytes" in text
     assert "Use FlashAttention-2" in text
     assert "Run on" not in text
+
+
+def test_a_volume_in_memory_counts_against_the_limit() -> None:
+    text = answer(
+        "pod gets OOMKilled while downloading\n  initContainers:\n  - name: fetch\n    resources: {limits: {memory: 24Gi}}\n"
+        "    volumeMounts: [{name: dshm, mountPath: /dev/shm}]\n  volumes:\n  - name: dshm\n    emptyDir: {medium: Memory}\n"
+        "    Reason: OOMKilled\n    Exit Code: 137\n"
+    )
+    assert "Files in a volume with medium: Memory count against the memory limit" in text
+
+
+def test_a_checkpoint_is_resumed_from_host_memory() -> None:
+    text = answer(
+        "torchrun 8 procs, plain DDP, own training loop, fresh runs are even but when I resume from a checkpoint it runs out of "
+        "memory on GPU 0\nstate = torch.load(args.resume)\nmodel.load_state_dict(state['model'])\n"
+        "torch.OutOfMemoryError: CUDA out of memory. GPU 0 has a total capacity of 79.25 GiB"
+    )
+    assert "torch.load(path, map_location='cpu')" in text
+
+
+def test_rows_that_workers_copy_are_a_matter_of_training() -> None:
+    text = answer(
+        "lightning, host RAM climbs all epoch, gpu flat at 40/80. 31GB at start, ~95 after an hour, machine has 188, killed "
+        "around 70% of the epoch\nclass DS(Dataset):\n    def __init__(s, path):\n"
+        "        s.rows = [json.loads(l) for l in open(path)]\nDataLoader(ds, num_workers=16, shuffle=True)"
+    )
+    assert "Keep the samples in Arrow" in text
+    assert "quantized model" not in text

@@ -75,6 +75,7 @@ def _needs(evidence: Evidence, job: Job, estimate: Estimate, shape: ModelShape, 
         whole = parts is not None or job.sharding in DEEPSPEED
         yield HostNeed("merge", 2 if whole else 1, shape.params * (4.0 if whole else 2.0), "fp32" if whole else "bf16")
         return
+    phase = "save" if phase == "unknown" and "fails-while-saving" in told else phase
     room = HOST_USABLE * (job.host_gib or math.inf) * GIB
     # Where what is offloaded would fit, pinned blocks are what does not.
     size = estimate.host_most_bytes if estimate.host_bytes <= room < estimate.host_most_bytes else estimate.host_bytes

@@ -31,6 +31,8 @@ ZERO_FIRST: Final = (
 def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     """What of it is too much, by what the job and the text say of it; then a higher limit."""
     need = context.facts.get("host_need")
+    if context.facts.get("memory_volume") and context.facts.get("scheduler") == "kubernetes":
+        yield _step("memory-volume", 0.1, line=_ON_DISK)
     limited = [*_limits(job, context)] if need is None or context.facts.get("wsl") else []
     yield from limited
     if context.facts.get("paging_file"):
@@ -91,6 +93,7 @@ def _step(name: str, effort: float, **values: Any) -> Variant:
     return any_step(f"host-memory.{name}", effort, **values)
 
 
+_ON_DISK: Final = "volumes: [{name: models, persistentVolumeClaim: {claimName: models}}]"
 _GPUS: Final = "docker run --gpus=all ..."
 _NVME: Final = '"offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 """DeepSpeed's ZeRO-Infinity, which shards parameters: ``runtime/zero/offload_config.py``."""

@@ -41,7 +41,7 @@ _MIN_OF_FIRST: Final = 0.6
 _MAX_SHOWN_PLANS: Final = 3
 _MAX_UNEXPLAINED_RATIO: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
-_OF_THE_CAUSE: Final = frozenset({"entropy-chunks", "image-size", "load-sharded", "wrap-layers"})
+_OF_THE_CAUSE: Final = frozenset(["entropy-chunks", "image-size", "load-sharded", "load-to-host", "wrap-layers"])
 """Instructions that come before any smaller setting."""
 
 
@@ -291,9 +291,7 @@ def _effect(change: Change, ineffective: Collection[str]) -> Change:
     return replace(change, instruction=say("fixes.activate-setting.effect", setting=change.key))
 
 
-_FIRST: Final = frozenset(
-    ["fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu", "fixes.cached-negatives.how"]
-)
+_FIRST: Final = frozenset(["fixes.load-sharded.four-bit", "fixes.load-sharded.own-gpu", "fixes.cached-negatives.how"])
 
 
 def _instead(variant: Variant) -> bool:

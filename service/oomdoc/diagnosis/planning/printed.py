@@ -248,6 +248,8 @@ _SAID: Final[Mapping[str, tuple[str, ...]]] = {
     "image_limit_named": ("vision-tokens/size-set",),
     "device_map": ("inactive-setting/map-of-devices",),
     "pins": ("host-ram/pinned",),
+    "resumes": ("fails-when-resuming",),
+    "memory_volume": ("host-ram/memory-volume",),
     "preprocessing": ("fails-while-preprocessing", "host-ram/dataset"),
     "object_workers": (
         *("grows-with-steps", "fails-at-random-step", "fails-after-long-run", "fewer-workers-help"),
