@@ -14,9 +14,10 @@ from oomdoc.diagnosis.run_words import assumed_of
 from oomdoc.evidence import Evidence, Message, Supposed, say
 from oomdoc.intake.asked import NOTHING_ASKED, asked_of, asks_need
 from oomdoc.intake.configs import to_job
+from oomdoc.intake.quantities.facts import is_of_all_cards
 from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.memory.job import Job
-from oomkb.pricing import Priced, price
+from oomkb.pricing import Priced, device_of, price
 from oomkb.units import GIB
 
 _FIELDS: Final = (
@@ -102,6 +103,9 @@ def _changed(asked: Supposed, job: Job) -> dict[str, Any]:
     changed = {
         n: v for n, v in named.items() if n in _FIELDS and v != job.get(n) and (n != "params_b" or "model" in named)
     }
+    device, size_gib = device_of(job), changed.get("capacity_gib")
+    if device is not None and size_gib and is_of_all_cards(size_gib, job.gpus or 1, device.capacity_bytes):
+        del changed["capacity_gib"]  # what the cards hold together is none's
     if "gpu" in changed and "capacity_gib" not in named:
         changed["capacity_gib"] = None
     if "gpus" in changed:

@@ -10,6 +10,8 @@ from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated, not_given
 from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
+from oomkb.catalog import gpus
+from oomkb.units import GIB
 
 _CONFIDENCE: Final = 0.6
 """Of a fact that only the role of its number tells."""
@@ -48,7 +50,24 @@ def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
     known = {fact.name for fact in kept}
     kept += [fact for fact in _told(text, places) if fact.name not in known]
     alone = not any(fact.name == "gpu" for fact in kept)
+    said = {fact.name: fact.value for fact in kept}
+    card, count = gpus.find(str(said.get("gpu") or "")), said.get("gpu_count")
+    if (
+        card is not None
+        and isinstance(count, int)
+        and is_of_all_cards(said.get("capacity_gib", 0.0), count, card.capacity_bytes)
+    ):
+        kept = [f for f in kept if f.name != "capacity_gib" or f.origin != "prose"]
     return [f for f in kept if not (alone and f.name == "capacity_gib" and f.origin == "prose" and f.value > _LARGEST)]
+
+
+def is_of_all_cards(size_gib: float, count: int, card_bytes: float) -> bool:
+    """Whether a size is what several cards hold together: "2x3090 = one 48 GB card"."""
+    return count > 1 and abs(size_gib - count * card_bytes / GIB) <= _ROUNDED * size_gib
+
+
+_ROUNDED: Final = 0.04
+"""Part by which a card's memory and its name in GB differ."""
 
 
 def _on_machines(text: str, places: Sequence[tuple[int, Line]]) -> tuple[float, Fact] | None:
