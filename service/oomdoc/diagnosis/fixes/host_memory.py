@@ -31,8 +31,9 @@ ZERO_FIRST: Final = (
 def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     """What of it is too much, by what the job and the text say of it; then a higher limit."""
     need = context.facts.get("host_need")
-    if context.facts.get("memory_volume") and context.facts.get("scheduler") == "kubernetes":
-        yield _step("memory-volume", 0.1, line=_ON_DISK)
+    in_memory = [*_volumes(context)]
+    if context.facts.get("files_in_memory"):
+        yield from in_memory
     limited = [*_limits(job, context)] if need is None or context.facts.get("wsl") else []
     yield from limited
     if context.facts.get("paging_file"):
@@ -65,6 +66,14 @@ def host_memory(job: Job, context: Context) -> Iterator[Variant]:
     if line_of(context.framework, "smaller-file") is not None:
         yield from _smaller_file(context)
     yield from _more(context, need)
+    if not context.facts.get("files_in_memory"):  # most such volumes are /dev/shm, and hold little
+        yield from in_memory
+
+
+def _volumes(context: Context) -> Iterator[Variant]:
+    """What is written to a volume in memory, on Kubernetes."""
+    if context.facts.get("memory_volume") and context.facts.get("scheduler") == "kubernetes":
+        yield _step("memory-volume", 0.6, line=_ON_DISK)
 
 
 def _merged(context: Context, need: HostNeed | None) -> Iterator[Variant]:

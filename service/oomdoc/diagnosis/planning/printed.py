@@ -250,6 +250,7 @@ _SAID: Final[Mapping[str, tuple[str, ...]]] = {
     "pins": ("host-ram/pinned",),
     "resumes": ("fails-when-resuming",),
     "memory_volume": ("host-ram/memory-volume",),
+    "files_in_memory": ("host-ram/files-in-memory",),
     "preprocessing": ("fails-while-preprocessing", "host-ram/dataset"),
     "object_workers": (
         *("grows-with-steps", "fails-at-random-step", "fails-after-long-run", "fewer-workers-help"),
