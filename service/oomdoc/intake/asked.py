@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, TypeVar
 
@@ -29,7 +28,7 @@ from oomdoc.intake.quantities.fields import (
 )
 from oomdoc.intake.several import sentences_in
 from oomdoc.intake.wanted import Wanted, wanted_in
-from oomdoc.intake.worded import CACHED, ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
+from oomdoc.intake.worded import ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
 from oomkb.frameworks import has
 from oomkb.units import GIB
@@ -143,13 +142,9 @@ class Asked:
         return Asked(self._text, **{**self._instead, **instead})
 
     @cached_property
-    def _sides(self) -> tuple[tuple[Alternative, ...], ...]:
-        """What is compared, whatever is wanted."""
+    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What the question compares: for each setting two or more alternatives, in the order of the words."""
         return comparisons_in(self._text)
-
-    @cached_property
-    def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
-        return _of_cache(self._sides) if self.wanted == "cache" else self._sides
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -159,12 +154,6 @@ class Asked:
         wanted = wanted_in(self._text)
         if wanted in _OF_ITS_SIZE and _holds_a_share(self._text, self.engine):
             return "reserved"
-        if (
-            wanted == "cards"
-            and any("gpu" in side.fields for axis in self._sides for side in axis)
-            and not ROWS["counts"].search(self._text)
-        ):
-            return "fit"  # which of the machines that are named
         return wanted
 
     trains = _says("trains")
@@ -212,7 +201,7 @@ class Asked:
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """Job fields that the words name with one value."""
-        return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
+        return settings_in(self._text, [side for axis in self.axes for side in axis])
 
     target_length = _part(_target_length)
     """The length in tokens that is asked about, whatever the described run has."""
@@ -245,7 +234,7 @@ class Asked:
     def on_files(self) -> bool:
         """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
         stands = ROWS["on_files"].search(self._text) is not None
-        return stands and not self._sides and self.concurrency is None
+        return stands and not self.axes and self.concurrency is None
 
     quant = _part(_format)
     """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
@@ -270,11 +259,6 @@ class Asked:
     """Every number from 2 on but those of times and prices."""
     refused = _part(lambda text: frozenset(_refused(text)))
     """What is not wanted: ``offload quant lora``."""
-
-    @cached_property
-    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
-        """What the question compares: for each setting two or more alternatives, in the order of the words."""
-        return self._sides_meant
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
@@ -317,17 +301,6 @@ _MOST_OF_A_CARD: Final = 0.8
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     return Asked(with_question_marks(text))
-
-
-def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternative, ...], ...]:
-    """Formats that a question for the KV cache compares are the cache's."""
-
-    def cached(side: Alternative) -> Alternative:
-        own = {"serving.kv_dtype": CACHED.get(side.fields["quant"], side.fields["quant"])}
-        return replace(side, fields={**{n: v for n, v in side.fields.items() if n != "quant"}, **own})
-
-    of_formats = ([set(side.fields) == {"quant"} for side in axis] for axis in axes)
-    return tuple(tuple(map(cached, axis)) if all(own) else axis for axis, own in zip(axes, of_formats, strict=True))
 
 
 def not_read(evidence: Evidence) -> tuple[str, ...]:

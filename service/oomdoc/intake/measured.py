@@ -7,7 +7,6 @@ pairs, and what is left of the sizes is what is asked about.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
@@ -65,8 +64,8 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """What somebody measured of a run at several sizes, and which further sizes are asked about.
 
     ``worked-at`` for each batch or length, ``held-at`` for each number of users, steps or cards; ``size-beside``:
-    further sizes of that kind, and of memory; ``pool-share``: which share of a cache so many users take; ``pool-of``
-    and ``file-of``: what is divided by what.
+    further sizes of that kind, and of memory; ``pool-share``: which share of a cache so many users take; ``pool-of``:
+    what is divided by what.
     """
     rows = [line for line, _ in zip(lines, range(_MAX_LINES), strict=False)]
     if next(candidates(_RE["digit"], rows, words), None) is None:
@@ -82,19 +81,13 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     field, pairs = max(listed, key=lambda one: _weight(seen.numbers, *one))
     if pairs:
         yield from _line(seen, field, pairs)
-    else:
-        yield from _parts(seen)
 
 
-def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair], parts: Sequence[Quantity] = ()) -> Iterator[Signal]:
-    """The figures of a list, and what stands beside them.
-
-    :param parts: what the figures hold whatever the size.
-    """
+def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair]) -> Iterator[Signal]:
+    """The figures of a list, and what stands beside them."""
     name = "worked-at" if field in _OF_A_RUN else "held-at"
     primary = [pair.size for pair in pairs]
     for size, figure in pairs:
-        host = _RE["host"].search(seen.text, max(0, pairs[0].figure.start - _MAX_BETWEEN), figure.end)
         yield seen.signal(
             name,
             figure,
@@ -102,12 +95,9 @@ def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair], parts: Sequenc
             value=round(size.value),
             shown_bytes=_bytes(figure),
             measured=True,
-            **({"host": True} if host else {}),
             **_tokens(seen, field, size, primary),
         )
-    if parts:
-        yield seen.signal("size-beside", parts[0], fixed_bytes=round(sum(q.value for q in parts) * _GIB))
-    paired = {one.start for one in (*chain.from_iterable(pairs), *parts)}
+    paired = {one.start for one in chain.from_iterable(pairs)}
     yield from _beside(seen, field, pairs[-1], paired)
 
 
@@ -275,32 +265,6 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
     return number.role == "card_memory" and number.value < card and number.probability < _ALL_BUT_SURE
 
 
-def _parts(seen: NumberedText) -> Iterator[Signal]:
-    """A total of one run told in parts, of which one goes with the users, or is divided among cards.
-
-    ``weights 15 GB, cache 2.4 GB with 8 users at 4k``; ``38.9 GB on one card, of that 28.8 GB are states``.
-    """
-    numbers = seen.numbers
-    caches = [q for q in numbers if q.role == "cache_memory" and q.probability >= SURE]
-    users = [q for q in numbers if q.role == "users" and q.probability >= SURE]
-    fixed = [q for at, q in enumerate(numbers) if q.role == "other_memory" and not _is_limit(seen, at)]
-    if len(caches) == 1 and len(users) > 1 and fixed and len(seen.between(caches[0], users[0])) <= _MAX_BETWEEN:
-        held = caches[0].value + sum(q.value for q in fixed)
-        yield from _line(seen, "users", [_Pair(users[0], replace(caches[0], value=held))], fixed)
-        return
-    total = [q for q in numbers if q.role in _FIGURES and q.probability >= SURE]
-    cards = [q for q in numbers if q.role == "gpu_count" and q.value > 1 and q.probability >= SURE]
-    sizes = [(at, q) for at, q in enumerate(numbers) if q.role in _SIZES_OF_MEMORY and q not in total[:1]]
-    states = [q for at, q in sizes if seen.says(_RE["states"], at)]
-    if len(cards) == 1 and total and states and states[0].value < total[0].value and _RE["shared"].search(seen.text):
-        yield seen.signal("held-at", total[0], field="cards", value=1, shown_bytes=_bytes(total[0]), measured=True)
-        yield seen.signal("size-beside", cards[0], field="cards", value=round(cards[0].value))
-        rest = total[0].value - states[0].value
-        yield seen.signal("size-beside", states[0], fixed_bytes=round(rest * _GIB))
-        for one in (q for q in numbers if q.role == "card_memory" and q.probability >= SURE):
-            yield seen.signal("size-beside", one, size_bytes=_bytes(one))
-
-
 def _samples(seen: NumberedText) -> Iterator[Signal]:
     """``samples-counted``: how many samples a data set has, the fewest that are named: of what is evaluated."""
     counted = [q for at, q in enumerate(seen.numbers) if q.role == "count" and _RE["samples"].match(seen.words(at)[1])]
@@ -359,11 +323,11 @@ _MIN_TOKENS: Final = 64
 
 
 def _divided(seen: NumberedText) -> Iterator[Signal]:
-    """``pool-of``: a cache's tokens beside those of one request; ``file-of``: a file's size beside its layers."""
+    """``pool-of``: a cache's tokens beside those of one request."""
     numbers = seen.numbers
     counted = [q for q in numbers if q.probability >= SURE and q.value > 0]
     sure = {role: [q for q in counted if q.role == role] for role in _DIVIDED}
-    pool, layers, size = (sure[role] for role in ("cache_tokens", "layers", "file_size"))
+    pool = sure["cache_tokens"]
     each = sure["request_tokens"] or sure["prompt_tokens"] or sure["length"]
     if len(pool) == 1 and len(each) == 1 and 1 <= each[0].value < pool[0].value:
         # A ratio counts nobody: ``Maximum concurrency ...: 3.74x``.
@@ -375,8 +339,6 @@ def _divided(seen: NumberedText) -> Iterator[Signal]:
             **({"pool_bytes": _bytes(sure["cache_memory"][0])} if len(sure["cache_memory"]) == 1 else {}),
         }
         yield seen.signal("pool-of", pool[0], **data)
-    if len(size) == len(layers) == 1 and layers[0].value >= 1:
-        yield seen.signal("file-of", size[0], size_bytes=_bytes(size[0]), layers=round(layers[0].value))
 
 
-_DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
+_DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length")

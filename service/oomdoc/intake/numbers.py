@@ -250,4 +250,4 @@ class _Reader:
         if any(unit.match(self.text, end) for unit in units.values()):
             return False
         ends = self.rows["list_ends"].match(self.text, end) is not None
-        return back or ends or (not match["loose"] and self.rows["noun"].match(self.text, end) is None)
+        return back or ends or not match["loose"]

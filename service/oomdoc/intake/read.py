@@ -19,7 +19,7 @@ from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.lines import Kind, Line, distinct, is_comment, is_config_file, kinds_of, read_lines
 from oomdoc.intake.long_texts import is_long, shortened
 from oomdoc.intake.notebooks import is_notebook, notebook_text
-from oomdoc.intake.outcomes import complaint_of, of_engine_that_runs, outcome_of
+from oomdoc.intake.outcomes import complaint_of, outcome_of, question_of_figures
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
 from oomdoc.intake.polarity import with_question_marks
@@ -33,19 +33,14 @@ from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
 from oomdoc.intake.supposed import (
-    behind_solved,
     failed,
-    is_over,
-    stands_alone,
     supposed_in,
     suppositions_in,
     tells_of_a_run,
-    with_shared,
     with_suppositions,
     without,
 )
 from oomdoc.intake.tracebacks import read_frames
-from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomkb.frameworks import ENGINES, PLAIN, find, has
 from oomkb.units import to_gib
@@ -72,10 +67,6 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     whole = _read(sources, options)
-    if (failed(whole) or is_over(whole)) and whole.prose and (behind := behind_solved(whole.prose)):
-        now = with_shared(_read([Source("input", behind)], options), whole)
-        if not failed(now) and not is_over(now) and stands_alone(now):
-            return now
     questions = suppositions_in(whole.prose) if failed(whole) else ()
     if not questions:
         return whole
@@ -126,15 +117,13 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts = _with_method(facts, varied, words)
     # Of a configuration that is understood, its keys and programs tell, and no name that stands in a value.
     shown = framework_of([line for line in varied if line.source not in understood], words) or _engine_of(failures)
-    facts, framework = _of_framework(
-        facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
-    )
-    kept, conflicts = merge(facts)
+    framework = _framework(options or {}, configs, shown)
+    kept, conflicts = merge(_of_trainer(facts, framework))
     kept |= size_of_name(kept)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
-    outcome = of_engine_that_runs(
+    outcome = question_of_figures(
         complaint_of(outcome, prose, configured=bool(understood), serves=has(framework, "serving.utilization")),
         signals,
         prose,
@@ -156,7 +145,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         kept,
         framework,
         environment.releases(
-            [line for file in files for line in file if notes_a_version(line)], varied, words, framework, statements
+            [line for file in files for line in file if notes_a_version(line)], varied, words, statements
         ),
         signals=tuple(signals),
         outcome=outcome,
@@ -184,21 +173,6 @@ def _marked(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
     marked = with_question_marks("\n".join(line.text for line in lines)).split("\n") if lines else []
     prose = [kind == "prose" for kind in kinds]
     return [line._replace(text=text) if said else line for line, said, text in zip(lines, prose, marked, strict=True)]
-
-
-def _of_framework(
-    facts: list[Fact],
-    framework: str | None,
-    configs: Sequence[ConfigReading],
-    shown: str | None,
-    text: tuple[Sequence[Line], Sequence[Kind], Vocabulary],
-) -> tuple[list[Fact], str | None]:
-    """The facts and the framework; of an engine beside a trainer, the trainer's, the engine being its rollouts'."""
-    engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
-    if engine is None:
-        return _of_trainer(facts, framework), framework
-    trainer = named_trainer(*text, next((n for n in (framework, shown) if n not in ENGINES), None))
-    return (of_rollout(facts, trainer, engine), trainer.name) if trainer is not None else (facts, framework)
 
 
 def _of_trainer(facts: list[Fact], framework: str | None) -> list[Fact]:

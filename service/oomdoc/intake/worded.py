@@ -41,20 +41,12 @@ Mention = tuple[int, int, Alternative]
 
 
 def models_in(text: str) -> list[Mention]:
-    """Every model that is named, and sizes behind one."""
+    """Every model that is named."""
     found: list[Mention] = []
     for m in models.find_all(text):
         if m.entry is None or not m.named:
             continue
         found.append((m.start, m.end, Alternative(m.text, {"model": m.entry.name, "params_b": None})))
-        end = m.end
-        while (behind := ROWS["other_size"].match(text, end)) is not None:  # "Qwen3-8B, 14B or 32B"
-            other = models.find(re.sub(r"\d[\d.]*[bB]", behind["size"], m.text, count=1))
-            if other is None or other.name == m.entry.name:
-                break
-            side = Alternative(behind["size"], {"model": other.name, "params_b": None})
-            found.append((*behind.span("size"), side))
-            end = behind.end("size")
     if not found:
         sizes = list(ROWS["bare_size"].finditer(text))
         of_family = _of_family(text, [size[1] for size in sizes])
@@ -114,22 +106,16 @@ CACHED: Final = {"none": "bf16"}
 
 
 def worded(text: str) -> dict[str, list[Mention]]:
-    """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
+    """By field: the words that set it."""
     by_field: dict[str, list[Mention]] = {}
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
-            if field == "quant" and _of_optimizer(text, *match.span()):
+            if field == "quant" and _of_optimizer(text, match.end()):
                 continue
             cached = field == "quant" and of_cache(text, *match.span())
             fields = {"serving.kv_dtype": CACHED.get(value, value)} if cached else {field: value}
-            mentions = by_field.setdefault(next(iter(fields)), [])
-            mentions.append((*match.span(), Alternative(match[0], fields)))
-            end = match.end() if value.startswith("zero") else len(text)
-            while (other := ROWS["other_stage"].match(text, end)) is not None:  # "ZeRO-1/2/3"
-                named = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
-                mentions.append((*other.span("stage"), named))
-                end = other.end("stage")
+            by_field.setdefault(next(iter(fields)), []).append((*match.span(), Alternative(match[0], fields)))
     taken = [m[:2] for m in by_field.get("optimizer", ())]
     optimizers, words = _optimizers()
     for match in optimizers.finditer(text):
@@ -159,10 +145,9 @@ def _sizes_of_pictures(text: str) -> Iterator[Mention]:
             yield (*found.span(), Alternative(found[0], {"max_pixels": width * height}, found[0]))
 
 
-def _of_optimizer(text: str, start: int, end: int) -> bool:
+def _of_optimizer(text: str, end: int) -> bool:
     """Whether bits are those of an optimizer's states: ``8-bit AdamW``."""
-    before, behind = ROWS["optimizer_before"], ROWS["optimizer_behind"]
-    return before.search(text, max(0, start - _NEAR), start) is not None or behind.match(text, end) is not None
+    return ROWS["optimizer_behind"].match(text, end) is not None
 
 
 def of_cache(text: str, start: int, end: int) -> bool:
@@ -174,10 +159,7 @@ def of_cache(text: str, start: int, end: int) -> bool:
     first = max([max(0, start - _NEAR), *(stop for _, stop in formats if stop <= start)])
     last = min([end + _NEAR, *(begin for begin, _ in formats if begin >= end)])
     around = f"{_PAUSE.split(text[first:start])[-1]} {_PAUSE.split(text[end:last])[0]}"
-    if ROWS["of_cache"].search(around) is not None:
-        return True
-    alone = all(begin >= start for begin, _ in formats) and ROWS["of_weights"].match(text, end) is None
-    return alone and ROWS["cache_begins"].search(text, 0, start) is not None
+    return ROWS["of_cache"].search(around) is not None
 
 
 @lru_cache(maxsize=8)

@@ -75,7 +75,6 @@ SAID = {
         ("gradient checkpointing is disabled, OOM", {"grad_ckpt": False}),
         ("没有开梯度检查点", {"grad_ckpt": False}),
         ("不开 gradient checkpointing 就 OOM", {"grad_ckpt": False}),
-        ("OOM with and without gradient checkpointing", {"grad_ckpt": None}),
         ("gradient checkpointing on, bf16", {"grad_ckpt": True}),
         ("flash attention is not supported on my card", {"attention": None}),
         ("flash attention 没装，训练 OOM", {"attention": None}),
@@ -191,8 +190,6 @@ SAID = {
         ("zero.Init puts it all on one card", {"zero_stage": 3}),
     ],
     "totals": [
-        ("用了12台A100*8共96张卡训练", {"gpu_count": 96}),
-        ("4台 A800 机器 OOM，4* 8 *A800", {"gpu_count": 32}),
         ("3 groups with 8 A100 (total of 24 A100-40G cards)", {"gpu_count": 24, "capacity_gib": 40}),
         ("手头有100张左右的A100", {"gpu_count": 100}),
         ("run inference on two 4090s, OOM", {"gpu_count": 2}),

@@ -32,8 +32,6 @@ _RENTED: Final = 0.92
 """How sure the name of a rented machine is of its cards."""
 _MAX_PER_MACHINE: Final = 8
 """Cards of one machine in a usual server (HGX, DGX)."""
-_LENGTHS: Final = 256
-"""A bare multiple of it before a card's name is a length in tokens: ``4096 a100 80g``."""
 
 
 def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
@@ -73,11 +71,9 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
-        counts = [fact for fact in facts if fact.name == "gpu_count"]
-        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
         places = [place for place in places if not is_left(line.text, *place)]
         names = [(m.start, m.end) for m in mentions if m.machine is not None or _RE["slice"].search(m.text)]
-        yield from sizes_of(line, places, count, names=names)
+        yield from sizes_of(line, places, names=names)
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
@@ -88,12 +84,10 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     before = text[max(0, mention.start - 12) : mention.start]
     from oomkb.catalog.gpu_text import in_list
 
-    listed = before.endswith("/") and (in_list(text, mention.start, mention.end) or _RE["counted"].search(before))
+    listed = before.endswith("/") and in_list(text, mention.start, mention.end)
     if (before.endswith(("/", "\\", "_", "#", "$")) and not listed) or (
         before.endswith("=") and not before.endswith("==")
     ):
-        return None
-    if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
         return None
     whole = _RE["trailing"].sub("", mention.text)  # "4090*2" begins with no count
     lead = _RE["leading"].match(whole)
@@ -101,13 +95,7 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
     begin = mention.start + skip
     name = _RE["trailing"].sub("", _RE["words_for_cards"].split(whole[skip:].lstrip(" ,(（"), maxsplit=1)[0])
-    bare = name.rstrip("sS")
-    if bare.isdigit() and (
-        (name != bare and mention.count is None and not _RE["owned"].search(before))
-        or _RE["numbered"].search(text[max(0, begin - 12) : begin])
-    ):
-        return None
-    name = _with_box_size(_RE["plural"].sub("", name).strip(" -,"), mention.device)
+    name = _with_box_size(name.strip(" -,"), mention.device)
     count = _count(text, begin, mention.end)[0] or mention.count
     dated = mention.device.unified or "mac" in name.lower()  # "2021 MacBook Pro"
     return name, begin, None if dated and count in _YEARS else count
@@ -181,16 +169,8 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
     if (found := _RE["before"].search(before)) is not None:
         word = found["n"].lower()
         count = to_count(word) * int(found["nodes"] or 1)
-        if count >= _LENGTHS and count % _LENGTHS == 0 and not found["times"].strip():
-            return None, 0.0
-        ahead = before[: found.start("n")]
-        if (nodes := _RE["nodes"].search(ahead)) is not None:
+        if (nodes := _RE["nodes"].search(before[: found.start("n")])) is not None:
             count = _in_all(count, to_count(nodes["n"]), after)
-        elif _RE["total"].search(ahead) is not None:
-            return count, 0.95
-        elif "台" in found["times"]:
-            each = to_count(behind["times"] or behind["cards"]) if behind is not None else None
-            return (count * each, 0.92) if each is not None else (count, 0.5)
         return count, _ARTICLE if word in _ONE else 0.9
     if behind is not None:
         return to_count(behind["times"] or behind["cards"]), 0.88
@@ -217,7 +197,7 @@ def _counted(line: Line) -> Iterator[Fact]:
         if not 1 <= count <= 20000 or _RE["series"].fullmatch(found["n"]):
             continue
         each = word[0] == "单" and _RE["each"].match(text, found.end()) is not None
-        sure = 0.52 if each else 0.95 if _RE["total"].search(ahead) else 0.58 if word in _ONE else 0.8
+        sure = 0.52 if each else 0.58 if word in _ONE else 0.8
         if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", ahead, _I):
             sure = 0.4
         minus = 1.5 * doubt(text, found.start(), found.end())

@@ -208,12 +208,6 @@ def _facts(mention: _Mention) -> Iterator[Fact]:
         yield Fact("params_b", size, mention.span, origin, max(0.3, sure))
 
 
-_IN_THOUSANDS: Final = frozenset({"seq_len", "max_model_len", "_prompt_len", "_completion_len", "_global_batch"})
-"""Counts that people write with a "k": lengths, and a batch over all cards. Behind any other, "which batch at 4k", the
-number is a length.
-"""
-
-
 def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]:
     """The value as its kind reads it, and where it ends; ``None`` where it cannot be one."""
     kind = setting.kind
@@ -222,8 +216,6 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
         value = to_tokens(whole[1] + (whole[2] or "")) if whole is not None else None
         low, high = _RANGES.get(setting.fact, (1, 65536))
         if value is None or whole is None or not low <= value <= high:
-            return None, at
-        if whole[2] and setting.fact not in _IN_THOUSANDS:
             return None, at
         if setting.fact == "gpu_count" and _RE["series"].fullmatch(whole[1]):
             return None, at
@@ -283,12 +275,6 @@ def _ahead(line: Line) -> Iterator[Fact]:
         minus = doubt(line.text, found.start(), found.end())
         minus = minus if minus > 0.5 else min(minus, 0.06)
         span = line.span(found.start() + 1)
-        if found["length"] and (value := to_tokens(found["length"])) is not None and value >= 16:
+        if (value := to_tokens(found["length"])) is not None and value >= 16:
             plain = found[0].rstrip("s").endswith("token")
             yield Fact("seq_len", value, span, "prose", (0.56 if plain else 0.7) - minus)
-        elif found["share"]:
-            yield Fact("gpu_memory_utilization", float(found["share"]), span, "prose", 0.7 - minus)
-        elif found["steps"]:
-            yield Fact("grad_accum", int(found["steps"]), span, "prose", 0.7 - minus)
-        elif found["each"]:
-            yield Fact("micro_batch", int(found["each"]), span, "prose", 0.75 - minus)
