@@ -138,13 +138,6 @@ def test_what_is_added_to_an_array_in_pieces_is_one_command() -> None:
     assert (job.micro_batch, job.tp, job.objective) == (2, 4, "pretrain")
 
 
-def test_an_argument_that_is_not_given_is_empty() -> None:
-    text = 'STAGE=$1\nif [ "$STAGE" == "" ]; then\n  STAGE=2\nfi\ndeepspeed {0}'
-    assert job_of(text.format(train("--zero_stage $STAGE --lora_r 4")[8:]), "run.sh").sharding == "zero2"
-    asked = text.replace('"" ]', '"a" ]')
-    assert job_of(asked.format(train("--zero_stage $STAGE --lora_r 4")[8:]), "run.sh").sharding is None
-
-
 @pytest.mark.parametrize(
     ("label", "card"), [("nvidia-gpu-l4:1", "L4"), ("nvidia-l40s:2", "L40S"), ("A100-80GB:8", "A100-80GB")]
 )
