@@ -56,6 +56,10 @@ _OPTION: Final = 120
 """Characters of the last option of a list, and of an option that name it."""
 
 
+_STAGES: Final = tuple(Alternative(f"ZeRO-{stage}", {"sharding": f"zero{stage}"}) for stage in (1, 2, 3))
+"""What a question for the stage sets against each other, one or all of them named or not."""
+
+
 def comparisons_in(text: str) -> tuple[tuple[Alternative, ...], ...]:
     """What a question sets against each other: options of a list, values of one field, or a setting on and off.
 
@@ -88,6 +92,8 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     if options:
         yield options
         return
+    if ROWS["which_stage"].search(text) is not None:
+        yield _STAGES
     if layouts := layouts_in(text, cards):
         yield layouts
     weighs = ROWS["weighs"].search(text) is not None

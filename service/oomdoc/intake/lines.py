@@ -65,7 +65,7 @@ def _kind(line: Line) -> Kind:
     if _RE["code"].match(text):
         return "code"
     if _RE["log_anywhere"].search(text) or len(line.text) > 3000:
-        return "log"
+        return "log" if not (_RE["sentence"].search(text) and len(text) < 300 and _RE["said"].match(text)) else "prose"
     return "prose"
 
 

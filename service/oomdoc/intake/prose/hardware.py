@@ -71,9 +71,11 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
+        counts = [fact for fact in facts if fact.name == "gpu_count"]
+        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
         places = [place for place in places if not is_left(line.text, *place)]
         names = [(m.start, m.end) for m in mentions if m.machine is not None or _RE["slice"].search(m.text)]
-        yield from sizes_of(line, places, names=names)
+        yield from sizes_of(line, places, count, names=names)
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:

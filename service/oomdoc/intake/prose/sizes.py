@@ -21,10 +21,13 @@ _MIB: Final = 1024.0
 DIGITS: Final = frozenset("0123456789")
 
 
-def sizes_of(line: Line, cards: Sequence[tuple[int, int]], *, names: Sequence[tuple[int, int]] = ()) -> Iterator[Fact]:
+def sizes_of(
+    line: Line, cards: Sequence[tuple[int, int]], count: int = 1, *, names: Sequence[tuple[int, int]] = ()
+) -> Iterator[Fact]:
     """Facts in GiB of the sizes in a line.
 
     :param cards: the places of the names of cards.
+    :param count: how many cards the line speaks of: what all of them hold together is divided by it.
     :param names: the places of names whose numbers are no sizes: rented machines (``a2-ultragpu-4g``), MIG slices.
     """
     text = line.text
@@ -52,6 +55,10 @@ def sizes_of(line: Line, cards: Sequence[tuple[int, int]], *, names: Sequence[tu
             sure = 0.7
         else:
             sure = 0.85 if inside else _capacity(text, start, end, before, behind, cards)
+        if sure and (_RE["in_all_before"].search(before) or _RE["in_all_behind"].match(behind)):
+            if count <= 1:
+                continue  # what cards hold together that nobody counts is no card's
+            gib /= count
         beside = inside or any(
             0 <= first - found.end() <= _BESIDE or 0 <= start - last <= _BESIDE for first, last in cards
         )
