@@ -34,6 +34,7 @@ COUNT: Final = (
     r"|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"
 )
 """One count, case-insensitively."""
+DIGITS: Final = frozenset("0123456789")
 _SHORT: Final = lazy(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
 
 

@@ -1,7 +1,8 @@
 """Cards, how many, and how large: ``8×A100 80G``, ``4 张 V100 16GB``, ``a single A6000``, ``两张 24G 的显卡``.
 
 The catalogue's reader (:func:`oomkb.catalog.gpus.find_all`) finds the names. Counts stand before or behind a name or a
-word for cards. The words around a size say what it is of (:mod:`oomdoc.intake.prose.sizes`).
+word for cards. A size beside a name is the card's; of other sizes their roles say what they are of
+(:mod:`oomdoc.intake.quantities.facts`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.numbers import COUNT, to_count
+from oomdoc.intake.numbers import COUNT, DIGITS, to_count
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt, is_left
-from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 from oomkb.units import GIB
 
@@ -40,7 +40,7 @@ def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
 
 
 def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
-    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` and the sizes that sentences tell, from lines that may name them.
+    """Facts ``gpu``, ``gpu_count`` and ``capacity_gib``, from lines that may name them.
 
     :param anywhere: every line: they show how many were launched, and whether several cards are at work.
     """
@@ -71,11 +71,44 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
                 yield Fact(
                     "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
                 )
-        counts = [fact for fact in facts if fact.name == "gpu_count"]
-        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
-        places = [place for place in places if not is_left(line.text, *place)]
-        names = [(m.start, m.end) for m in mentions if m.machine is not None or _RE["slice"].search(m.text)]
-        yield from sizes_of(line, places, count, names=names)
+        if not DIGITS.isdisjoint(line.text):
+            yield from _sizes(line)
+        machines = {m.start for m in mentions if m.machine is not None or _RE["slice"].search(m.text)}
+        yield from (fact for start, end in places if start not in machines for fact in _size_beside(line, start, end))
+
+
+def _sizes(line: Line) -> Iterator[Fact]:
+    """Cards of one size that are counted, and a share of a card with its whole."""
+    for found in _RE["sized"].finditer(line.text):
+        span = line.span(found.start() + 1)
+        yield Fact("capacity_gib", float(found["n"] or found["m"]), span, "prose", 0.7)
+        yield Fact("gpu_count", int(found["count"] or found["times"]), span, "prose", 0.7)
+    for found in _RE["of_whole"].finditer(line.text):
+        whole = float(found["whole"]) / (1024.0 if found["unit"] in "mM" else 1.0)
+        part = float(found["part"]) / (1024.0 if (found["small"] or found["unit"]) in "mM" else 1.0)
+        around = line.text[max(0, found.start() - 40) : found.end() + 24]
+        if 2 <= whole <= _MAX_UNIFIED_GIB and part <= whole and _RE["about_memory"].search(around):
+            yield Fact("capacity_gib", whole, line.span(found.start() + 1), "prose", 0.66)
+            if found["used"]:
+                yield Fact("process_gib", part, line.span(found.start() + 1), "prose", 0.7)
+
+
+def _size_beside(line: Line, start: int, end: int) -> Iterator[Fact]:
+    """The memory of a card, in its name or beside it: ``4090 48G``, ``24 GB 3090``."""
+    text = line.text
+    found = (
+        _RE["size"].search(text, start, end)
+        or _RE["size_behind"].match(text, end)
+        or _RE["size_before"].search(text, max(0, start - 28), start)
+    )
+    if found is not None and 2 <= float(found["n"]) <= _MAX_UNIFIED_GIB and not is_left(text, start, end):
+        minus = 1.5 * doubt(text, *found.span("n"))
+        sure = max(0.5 if minus < 0.8 else 0.2, 0.85 - minus)
+        yield Fact("capacity_gib", float(found["n"]), line.span(found.start("n") + 1), "prose", sure)
+
+
+_MAX_UNIFIED_GIB: Final = 1024
+"""What the largest machine whose card shares the host's memory may hold."""
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import DIGITS
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
-from oomdoc.intake.prose.sizes import DIGITS
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 from oomkb.kept import compiled
 from oomkb.units import billions, of_experts
