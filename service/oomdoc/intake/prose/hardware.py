@@ -52,7 +52,6 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     several = shows_several(anywhere, words)
     lone = not several and any(found_in(_RE["notebook"], anywhere, words))
     counted = {id(line) for line in candidates(_RE["cards"], lines, words)}
-    used = {id(line) for line in candidates(_RE["only"], lines, words)}
     odd = {id(line) for line in candidates(_RE["unknown"], lines, words)}
     for line in lines:
         mentions = [] if DIGITS.isdisjoint(line.text) else gpus.find_all(line.text)
@@ -66,11 +65,6 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
         if id(line) in counted:
             facts += _counted(line)
         yield from facts
-        if id(line) in used:
-            for found in _RE["only"].finditer(line.text):
-                yield Fact(
-                    "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
-                )
         if not DIGITS.isdisjoint(line.text):
             yield from _sizes(line)
         machines = {m.start for m in mentions if m.machine is not None or _RE["slice"].search(m.text)}
