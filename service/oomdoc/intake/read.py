@@ -41,6 +41,7 @@ from oomdoc.intake.supposed import (
     without,
 )
 from oomdoc.intake.tracebacks import read_frames
+from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
 from oomkb.frameworks import ENGINES, PLAIN, find, has
 from oomkb.units import to_gib
@@ -117,8 +118,10 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     facts = _with_method(facts, varied, words)
     # Of a configuration that is understood, its keys and programs tell, and no name that stands in a value.
     shown = framework_of([line for line in varied if line.source not in understood], words) or _engine_of(failures)
-    framework = _framework(options or {}, configs, shown)
-    kept, conflicts = merge(_of_trainer(facts, framework))
+    facts, framework = _of_framework(
+        facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
+    )
+    kept, conflicts = merge(facts)
     kept |= size_of_name(kept)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
@@ -173,6 +176,21 @@ def _marked(lines: Sequence[Line], kinds: Sequence[Kind]) -> list[Line]:
     marked = with_question_marks("\n".join(line.text for line in lines)).split("\n") if lines else []
     prose = [kind == "prose" for kind in kinds]
     return [line._replace(text=text) if said else line for line, said, text in zip(lines, prose, marked, strict=True)]
+
+
+def _of_framework(
+    facts: list[Fact],
+    framework: str | None,
+    configs: Sequence[ConfigReading],
+    shown: str | None,
+    text: tuple[Sequence[Line], Sequence[Kind], Vocabulary],
+) -> tuple[list[Fact], str | None]:
+    """The facts and the framework; of an engine beside a trainer, the trainer's, the engine being its rollouts'."""
+    engine = next((name for name in (framework, *(c.framework for c in configs)) if name in ENGINES), None)
+    if engine is None:
+        return _of_trainer(facts, framework), framework
+    trainer = named_trainer(*text, next((n for n in (framework, shown) if n not in ENGINES), None))
+    return (of_rollout(facts, trainer, engine), trainer.name) if trainer is not None else (facts, framework)
 
 
 def _of_trainer(facts: list[Fact], framework: str | None) -> list[Fact]:

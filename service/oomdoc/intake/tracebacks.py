@@ -58,7 +58,7 @@ def _frames(line: Line) -> Iterator[Frame]:
     text = line.text[:700]
     if ".py" not in text and "→" not in text and "File " not in text and "->" not in text:
         return
-    for pattern in (_RE["python"], _RE["cut"], _RE["short"], _RE["rich"], _RE["notebook"]):
+    for pattern in (_RE["python"], _RE["cut"], _RE["short"], _RE["rich"], _RE["notebook"], _RE["arrow_file"]):
         if (found := pattern.search(text) if pattern is _RE["python"] else pattern.match(text)) is not None:
             yield _frame(line, found)
             return

@@ -77,6 +77,12 @@ def _sizes(line: Line) -> Iterator[Fact]:
         span = line.span(found.start() + 1)
         yield Fact("capacity_gib", float(found["n"] or found["m"]), span, "prose", 0.7)
         yield Fact("gpu_count", int(found["count"] or found["times"]), span, "prose", 0.7)
+    for found in (*_RE["card_size"].finditer(line.text), *_RE["card_holds"].finditer(line.text)):
+        start, end = found.span("n")
+        aside = _RE["used_before"].search(line.text[max(0, start - 44) : start]) or _RE["in_all"].match(line.text, end)
+        if 2 <= float(found["n"]) <= _MAX_GIB and not aside:
+            minus = 1.5 * doubt(line.text, start, end)
+            yield Fact("capacity_gib", float(found["n"]), line.span(start + 1), "prose", max(0.5, 0.76 - minus))
     for found in _RE["of_whole"].finditer(line.text):
         whole = float(found["whole"]) / (1024.0 if found["unit"] in "mM" else 1.0)
         part = float(found["part"]) / (1024.0 if (found["small"] or found["unit"]) in "mM" else 1.0)
@@ -101,6 +107,8 @@ def _size_beside(line: Line, start: int, end: int) -> Iterator[Fact]:
         yield Fact("capacity_gib", float(found["n"]), line.span(found.start("n") + 1), "prose", sure)
 
 
+_MAX_GIB: Final = 300
+"""What a card holds at most that shares no memory with its host."""
 _MAX_UNIFIED_GIB: Final = 1024
 """What the largest machine whose card shares the host's memory may hold."""
 
@@ -200,6 +208,8 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
         count = to_count(word) * int(found["nodes"] or 1)
         if (nodes := _RE["nodes"].search(before[: found.start("n")])) is not None:
             count = _in_all(count, to_count(nodes["n"]), after)
+        elif "台" in found["times"] and behind is not None:
+            return count * to_count(behind["times"] or behind["cards"]), 0.92
         return count, _ARTICLE if word in _ONE else 0.9
     if behind is not None:
         return to_count(behind["times"] or behind["cards"]), 0.88
