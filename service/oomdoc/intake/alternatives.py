@@ -47,7 +47,6 @@ _MACHINES: Final = frozenset({"gpus", "nodes"})
 """What "or do we need 16?" counts."""
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 """Settings in words of which a run has one: those that are listed are compared."""
-_PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _COMMA: Final = compiled(r"\s*[,，、/]\s*")
 _COMMA_OF_MORE: Final = compiled(r"[\w \-]{0,16}[,，、/]\s*")
