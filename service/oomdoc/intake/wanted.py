@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import quantities_in
 from oomdoc.intake.quantities.fields import SURE
-from oomdoc.intake.several import several_questions
+from oomdoc.intake.several import sentences_in, several_questions
 from oomdoc.intake.wanted_words import wanted_by_words
 
 Wanted = Literal[
@@ -103,20 +103,12 @@ _SURE: Final = 0.5
 
 def by_rules(text: str) -> Wanted:
     """The quantity that a pair of words names; ``fit`` for none."""
-    sentences = list(_sentences(text))
+    sentences = list(sentences_in(text))
     for some in ([one for one in sentences if one.rstrip()[-1:] in ("?", "？") or _RE["puts"].search(one)], sentences):
         if pairs := [(cost, n, kind) for n, sentence in enumerate(some) for cost, kind in _pairs(sentence)]:
             return cast("Wanted", min(pairs, key=lambda pair: pair[:2])[2])
     alone = (name for name, pattern in _RE.group("alone").items() if pattern.search(text))
     return cast("Wanted", next(alone, "fit"))
-
-
-def _sentences(text: str) -> Iterator[str]:
-    start = 0
-    for stop in _RE["stop"].finditer(text):
-        yield text[start : stop.end()]
-        start = stop.end()
-    yield text[start:]
 
 
 def _pairs(text: str) -> Iterator[tuple[float, str]]:
