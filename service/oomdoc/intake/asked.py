@@ -26,7 +26,7 @@ from oomdoc.intake.quantities.fields import (
     tokens_of,
     value_of,
 )
-from oomdoc.intake.several import sentences_in
+from oomdoc.intake.several import questions_in
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
@@ -305,7 +305,7 @@ def _asked_in(text: str) -> Asked:
 
 def not_read(evidence: Evidence) -> tuple[str, ...]:
     """The questions of an input that are about time, speed, cost or tuning: no figure of memory answers them."""
-    asked = (found[0].strip(" ,，") for found in ROWS["sentence"].finditer(evidence.prose[:_MAX_CHARACTERS]))
+    asked = questions_in(evidence.prose[:_MAX_CHARACTERS])
     return tuple(one for one in asked if ROWS["elsewhere"].search(one) and not ROWS["in_memory"].search(one))
 
 
@@ -327,8 +327,8 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
 
 def card_in_question(evidence: Evidence) -> Mapping[str, Any] | None:
     """The card, and how many, that the questions of a text name, where they name one."""
-    sentences = sentences_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
-    cards = [card.fields for one in sentences if one.endswith(("?", "？")) for _, _, card in cards_in(one)]
+    asked = questions_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
+    cards = [card.fields for one in asked for _, _, card in cards_in(one)]
     return cards[-1] if len({card["gpu"] for card in cards}) == 1 else None
 
 
@@ -348,8 +348,7 @@ def _shows_share(evidence: Evidence) -> bool:
 
 def asked_beside(evidence: Evidence) -> Wanted:
     """What the questions of a report ask for beside its failure; ``fit`` where they ask for no quantity."""
-    found = (one[0] for one in ROWS["sentence"].finditer(with_question_marks(evidence.prose[:_MAX_CHARACTERS])))
-    return wanted_in("\n".join(found))
+    return wanted_in("\n".join(questions_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))))
 
 
 def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:

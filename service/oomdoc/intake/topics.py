@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Evidence
+from oomdoc.intake.several import questions_in
 from oomdoc.intake.statements.causes import words_of
 from oomkb.catalog import models
 from oomkb.errors import OomdocError
-from oomkb.kept import lazy
 from oomkb.tables import read_toml
 from oomkb.topics import Topic, topics
 
@@ -351,7 +351,4 @@ _MAX_CHARACTERS_TOLD: Final = 240
 
 def topics_asked(evidence: Evidence) -> Mapping[str, float]:
     """The topics that the questions alone are about, without what is said around them."""
-    return topics_in("\n".join(_QUESTION.findall(evidence.prose)))
-
-
-_QUESTION: Final = lazy(r"[^.!?。！？\n]{4,400}[?？]")
+    return topics_in("\n".join(questions_in(evidence.prose)))
