@@ -102,6 +102,8 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     things = ((_with_others(models_in(text), values), of_things), (cards, of_things))
     for mentions, words in things:
         yield from _of_choice(text, mentions, words, listed=True)
+    if ROWS["than"].search(text) is not None and len(named := _distinct(m[2] for m in models_in(text))) == 2:
+        yield named
     yield from _listed(text, lists, cards)
     for field, mentions in values.items():
         yield from _of_choice(text, _with_others(mentions, values), changes, listed=weighs or field in _LISTABLE)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, TypeVar
 
@@ -28,7 +29,7 @@ from oomdoc.intake.quantities.fields import (
 )
 from oomdoc.intake.several import questions_in
 from oomdoc.intake.wanted import Wanted, wanted_in
-from oomdoc.intake.worded import ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
+from oomdoc.intake.worded import CACHED, ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
 from oomkb.frameworks import has
 from oomkb.units import GIB
@@ -144,7 +145,8 @@ class Asked:
     @cached_property
     def axes(self) -> tuple[tuple[Alternative, ...], ...]:
         """What the question compares: for each setting two or more alternatives, in the order of the words."""
-        return comparisons_in(self._text)
+        found = comparisons_in(self._text)
+        return _of_cache(found) if self.wanted == "cache" else found
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -301,6 +303,17 @@ _MOST_OF_A_CARD: Final = 0.8
 def _asked_in(text: str) -> Asked:
     """Of one input many parts of a diagnosis ask it."""
     return Asked(with_question_marks(text))
+
+
+def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternative, ...], ...]:
+    """Formats that a question for the KV cache compares are the cache's."""
+
+    def cached(side: Alternative) -> Alternative:
+        own = {"serving.kv_dtype": CACHED.get(side.fields["quant"], side.fields["quant"])}
+        return replace(side, fields={**{n: v for n, v in side.fields.items() if n != "quant"}, **own})
+
+    of_formats = ([set(side.fields) == {"quant"} for side in axis] for axis in axes)
+    return tuple(tuple(map(cached, axis)) if all(own) else axis for axis, own in zip(axes, of_formats, strict=True))
 
 
 def not_read(evidence: Evidence) -> tuple[str, ...]:

@@ -159,7 +159,10 @@ def of_cache(text: str, start: int, end: int) -> bool:
     first = max([max(0, start - _NEAR), *(stop for _, stop in formats if stop <= start)])
     last = min([end + _NEAR, *(begin for begin, _ in formats if begin >= end)])
     around = f"{_PAUSE.split(text[first:start])[-1]} {_PAUSE.split(text[end:last])[0]}"
-    return ROWS["of_cache"].search(around) is not None
+    if ROWS["of_cache"].search(around) is not None:
+        return True
+    alone = all(begin >= start for begin, _ in formats) and ROWS["of_weights"].match(text, end) is None
+    return alone and ROWS["cache_begins"].search(text, 0, start) is not None
 
 
 @lru_cache(maxsize=8)

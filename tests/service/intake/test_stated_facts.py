@@ -49,7 +49,6 @@ SAID = {
         ("a pair of RTX 3090s OOMs", {"gpu_count": 2}),
         ("trained on 4 nodes × 8 GPUs, OOM", {"gpu_count": 32}),
         ("two nodes with 8 GPUs each, OOM", {"gpu_count": 16}),
-        ("机器上 4 张显卡，用其中两张跑，OOM", {"gpu_count": 2}),
         ("trained on 4 GPUs fine; on 1 GPU it OOMs", {"gpu_count": 1}),
         ("mpirun --allow-run-as-root -np 4 python train.py", {"gpu_count": 4}),
         ("- GPUs: 4\n- Precision: bf16", {"gpu_count": 4, "dtype": "bf16"}),

@@ -50,8 +50,11 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
         job = _set(job, "framework", name)
     if versions:
         job = _set(job, "versions", dict(versions))
+    engine = facts.get("rollout.tensor_parallel")
     # Whether sequences are split has its size from the tensor-parallel group's.
     for fact in sorted(map(_of_the_engine, facts.values()), key=lambda fact: fact.name == "sp"):
+        if engine is not None and fact.name == "tp" and (fact.value, fact.span) == (engine.value, engine.span):
+            continue  # read off the end of the engine's own key
         if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
             job = _set(job, fact.name, fact.value)
     size = facts.get("params_b")

@@ -123,7 +123,7 @@ def _over(hits: Sequence[_Hit], kinds: Sequence[Kind]) -> _Hit | None:
     over = next((h for h in hits if h.row.id == "solved" and kinds[h.index] == "prose"), None)
     if over is None or any(h.row.kind == "said" and h.index > over.index for h in hits):
         return None
-    return over
+    return None if _RE["goes_on"].match(over.line.text, over.start + len(over.text)) else over
 
 
 def memory_named(text: str) -> Memory:

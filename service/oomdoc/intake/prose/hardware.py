@@ -126,6 +126,8 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
         before.endswith("=") and not before.endswith("==")
     ):
         return None
+    if _RE["lacking"].search(text[max(0, mention.start - 40) : mention.start]):
+        return None
     whole = _RE["trailing"].sub("", mention.text)  # "4090*2" begins with no count
     lead = _RE["leading"].match(whole)
     counted = mention.count is not None and lead is not None and (lead["n"] or lead["zh"])

@@ -208,6 +208,12 @@ def _facts(mention: _Mention) -> Iterator[Fact]:
         yield Fact("params_b", size, mention.span, origin, max(0.3, sure))
 
 
+_IN_THOUSANDS: Final = frozenset({"seq_len", "max_model_len", "_prompt_len", "_completion_len", "_global_batch"})
+"""Counts that people write with a "k": lengths, and a batch over all cards. Behind any other, "which batch at 4k", the
+number is a length.
+"""
+
+
 def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]:
     """The value as its kind reads it, and where it ends; ``None`` where it cannot be one."""
     kind = setting.kind
@@ -216,6 +222,8 @@ def _value(setting: _Setting, text: str, at: int, flag: bool) -> tuple[Any, int]
         value = to_tokens(whole[1] + (whole[2] or "")) if whole is not None else None
         low, high = _RANGES.get(setting.fact, (1, 65536))
         if value is None or whole is None or not low <= value <= high:
+            return None, at
+        if whole[2] and setting.fact not in _IN_THOUSANDS:
             return None, at
         if setting.fact == "gpu_count" and _RE["series"].fullmatch(whole[1]):
             return None, at

@@ -25,6 +25,7 @@ _FACTS: Final[Mapping[str, str]] = {
     "zero_stage": "zero_stage",
     "card_memory": "capacity_gib",
     "host_memory": "host_gib",
+    "requested_memory": "tried_gib",
     "params": "params_b",
     "lora_r": "lora.r",
     "utilization": "gpu_memory_utilization",

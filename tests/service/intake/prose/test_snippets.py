@@ -101,7 +101,6 @@ AIMS = [
 
 MEMORY = [
     ("nvidia-smi shows 23.1GB/24GB used and then it fails", {"capacity_gib": 24, "process_gib": 23.1}),
-    ("it tried to allocate 3.2 GiB with only 1.1 GiB free", {"tried_gib": 3.2, "free_gib": 1.1}),
     ("there are 64 GB of RAM and 16 GB of swap", {"capacity_gib": None}),
     ("the checkpoint is 26GB on disk", {"capacity_gib": None}),
 ]
