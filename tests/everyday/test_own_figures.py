@@ -91,16 +91,6 @@ def test_what_is_shared_falls_with_the_cards() -> None:
     assert "90.00 GiB" in said
 
 
-def test_accumulation_keeps_the_global_batch() -> None:
-    """4.6 a sample above 15.2: 1 in 22.5, with 32 steps for 32."""
-    said = _said(
-        "micro-batch 4, peak 33.6 GB, of which the fixed part is 15.2 GB. I may use 22.5 GB of a 24 GB card, "
-        "global batch 32 stays. Which micro-batch?"
-    )
-    assert "batch 1" in said
-    assert "32 accumulation" in said
-
-
 def test_a_cache_that_is_too_small_is_worked_out() -> None:
     """8 GiB for 131,072 tokens and 4 there: 65,536 tokens, and with 4 GiB more twice as many."""
     said = _said(

@@ -46,7 +46,6 @@ _WITH_TOKENS: Final = frozenset({"micro_batch", "users"})
 """Fields of things that have a length each."""
 _FIGURES: Final = frozenset({"used_memory"})
 _PARTS: Final = frozenset({"used_memory", "other_memory"})
-_SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory", "memory_limit"})
 _ALL_BUT_SURE: Final = 0.95
 """Probability from which a size is a card's, and no figure of a run on a larger one."""
 _MAX_RATIO: Final = 32
@@ -121,7 +120,7 @@ def _tokens(seen: NumberedText, field: str, size: Quantity, primary: Collection[
 
 
 def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int]) -> Iterator[Signal]:
-    """``size-beside``: what is asked about behind a list of figures, and what bounds them."""
+    """``size-beside``: what is asked about behind a list of figures, and sizes of memory."""
     last = max(paired)
     asked = [q for at, q in enumerate(seen.numbers) if q.start not in paired and _is_asked(seen, field, end, at, last)]
     for at, one in enumerate(seen.numbers):
@@ -131,10 +130,6 @@ def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int])
             yield seen.signal(
                 "size-beside", one, field=field, value=round(one.value), **_tokens(seen, field, one, asked)
             )
-        elif one.role == "global_batch" and one.probability >= SURE:
-            yield seen.signal("size-beside", one, global_batch=round(one.value))
-        elif one.role in _SIZES_OF_MEMORY and _is_limit(seen, at):
-            yield seen.signal("size-beside", one, limit_bytes=_bytes(one))
         elif one.role == "card_memory" or (one.role in _FIGURES and one.value > end.figure.value):
             after = {"after": True} if one.role == "card_memory" and one.start > last else {}
             yield seen.signal("size-beside", one, size_bytes=_bytes(one), **after)
@@ -302,9 +297,6 @@ def _shares(seen: NumberedText) -> Iterator[Signal]:
     pool = next((q for q in numbers if q.role == "cache_tokens" and q.probability >= SURE), None)
     if pool is not None:
         data["tokens"] = round(pool.value)
-    cache = next((q for q in numbers if q.role == "cache_memory" and q.probability >= SURE), None)
-    if cache is not None:
-        data["pool_bytes"] = _bytes(cache)
     now = _length_beside(numbers, near)
     further = [(round(q.value), _length_beside(numbers, q)) for q in users if q.value != near.value]
     asked = tuple((count, then / now if now and then else 1.0) for count, then in further)
