@@ -1,4 +1,4 @@
-"""What a run prints of itself: how many processes, which batch, how much memory at a step.
+"""What a run prints of itself: how many processes, which batch, which optimizer step, how much memory at a step.
 
 Sources: transformers ``trainer.py`` (the banner before training), accelerate ``state.py`` (``Num processes``),
 DeepSpeed ``stage_1_and_2.py`` and ``stage3.py`` (``Creating ... ZeRO stage N optimizer``), torchrun's ``[rankN]``
@@ -23,6 +23,7 @@ from oomdoc.intake.quantities.numbered import NumberedText
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 
 _RE: Final = patterns(__file__)
+_STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan", "unsloth"})
 """What ms-swift, torchtitan and Unsloth's notebooks print is what the allocator holds."""
 _PEAKS: Final = frozenset({*_RESERVED, "verl"})
@@ -42,6 +43,9 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
     yield from _ranks(lines, words)
     for line, found in islice(found_in(_RE["zero"], lines, words), 1):
         yield Fact("zero_stage", int(found["n"]), line.span(found.start() + 1), "log", _CERTAIN)
+    for line, found in islice(found_in(_RE["step"], lines, words), 1):
+        name = next(value for word, value in _STEPS if word in found[0])
+        yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
     yield from _host(lines, words)
 
 
