@@ -40,7 +40,6 @@ from oomdoc.intake.asked import asked_in
         ("What if I go from batch 2 to 6 with Qwen3-4B?", [{"micro_batch": 2}, {"micro_batch": 6}]),
         ("Can I do batch 4 and 4096 tokens?", []),
         ("How much RAM does ZeRO-3 with offload_optimizer and offload_param need for a full 7B?", []),
-        ("Is optimizer offload on or off better for a full 7B?", [{"offload": ("optimizer",)}, {"offload": ()}]),
         ("Why do rank 1 and rank 2 hold more than the others?", []),
         ("Would going from 2 to 4 3090s help a 14B LoRA?", [{"gpus": 2}, {"gpus": 4}]),
         ("4 卡和 8 卡差多少？", [{"gpus": 4}, {"gpus": 8}]),
@@ -169,13 +168,6 @@ def test_models_are_compared_with_the_method_that_each_is_given() -> None:
         ("Qwen/Qwen3-14B", "nf4"),
         ("Qwen/Qwen3-8B", "none"),
     ]
-
-
-@pytest.mark.parametrize(
-    "text", ["两张 3090 总共 48G 显存，LoRA 微调 Qwen3-8B 行吗？", "2x 3090, 48 GB total: LoRA of Qwen3-8B?"]
-)
-def test_what_all_cards_hold_together_is_divided(text: str) -> None:
-    assert oomdoc.diagnose(text).document()["facts"]["capacity_gib"]["value"] == 24
 
 
 @pytest.mark.parametrize(

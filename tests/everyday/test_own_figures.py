@@ -91,34 +91,6 @@ def test_what_is_shared_falls_with_the_cards() -> None:
     assert "90.00 GiB" in said
 
 
-def test_states_on_one_card_are_divided() -> None:
-    """24 of states over 4 and 10 beside: 16."""
-    said = _said(
-        "One-card training peaks at 34 GB, of which 24 GB are params, grads and Adam states. "
-        "With ZeRO-3 over 4 cards of 24 GB, what is each card's peak?"
-    )
-    assert "16.00 GiB" in said
-
-
-def test_parts_of_which_one_grows() -> None:
-    """12 of weights, 1 of others; the cache 2 for 5 users at 4k, 12 for 15 at 8k."""
-    said = _said(
-        "On our 32GB card: weights 12 GB, KV cache 2 GB with 5 users at 4k tokens each, other 1 GB. "
-        "Next month 15 users at 8k each. What total?"
-    )
-    assert "25.00 GiB" in said
-
-
-def test_accumulation_keeps_the_global_batch() -> None:
-    """4.6 a sample above 15.2: 1 in 22.5, with 32 steps for 32."""
-    said = _said(
-        "micro-batch 4, peak 33.6 GB, of which the fixed part is 15.2 GB. I may use 22.5 GB of a 24 GB card, "
-        "global batch 32 stays. Which micro-batch?"
-    )
-    assert "batch 1" in said
-    assert "32 accumulation" in said
-
-
 def test_a_cache_that_is_too_small_is_worked_out() -> None:
     """8 GiB for 131,072 tokens and 4 there: 65,536 tokens, and with 4 GiB more twice as many."""
     said = _said(

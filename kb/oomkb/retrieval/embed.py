@@ -54,15 +54,15 @@ class SentenceTransformersEncoder:
     encode_quickly = encode
 
 
-def model_stamp(name: str | None = None) -> str:
+def model_stamp() -> str:
     """Changes when another model is chosen or its weights change; cheap."""
-    files = find_model(name)
+    files = find_model()
     return f"{files.name}|{files.stamp}"
 
 
-def encoder(name: str | None = None) -> Encoder:
-    """The encoder for ``name`` (else ``$OOMDOC_EMBEDDING_MODEL``, else the default), opened once per process."""
-    return _opened(find_model(name))
+def encoder() -> Encoder:
+    """The encoder of ``$OOMDOC_EMBEDDING_MODEL``, else the default, opened once per process."""
+    return _opened(find_model())
 
 
 @lru_cache(maxsize=2)

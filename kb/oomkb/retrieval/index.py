@@ -61,26 +61,26 @@ class Index:
     manifest: dict[str, Any]
 
 
-def build_index(cases: Sequence[Case], progress: Progress | None = None, *, model: str | None = None) -> Index:
+def build_index(cases: Sequence[Case], progress: Progress | None = None) -> Index:
     """Build the index of these cases now and put it in force.
 
     :param progress: called with (texts embedded, texts to embed).
     """
-    root = _scope(cases, model)
+    root = _scope(cases)
     with writers_lock(root):
-        return _build(root, cases, progress, model)
+        return _build(root, cases, progress)
 
 
-def open_index(cases: Sequence[Case], *, model: str | None = None) -> Index:
+def open_index(cases: Sequence[Case]) -> Index:
     """The index of exactly these cases; built first where it is missing, stale or damaged."""
-    root, wanted = _place(_Same(tuple(cases)), model, model_stamp(model), state_dir())
+    root, wanted = _place(_Same(tuple(cases)), model_stamp(), state_dir())
     held = _held(root, wanted)
     if not held:
         found = _in_force(root, cases, wanted) or _baked(cases, wanted)
         if found is None:
             with writers_lock(root):
                 # Somebody else may have built it while we waited.
-                found = _in_force(root, cases, wanted) or _build(root, cases, None, model)
+                found = _in_force(root, cases, wanted) or _build(root, cases, None)
         held.append(found)
     return held[0]
 
@@ -108,14 +108,14 @@ class _Same:
 
 
 @lru_cache(maxsize=4)
-def _place(same: _Same, model: str | None, _stamp: str, _state: Path) -> tuple[Path, str]:
+def _place(same: _Same, _stamp: str, _state: Path) -> tuple[Path, str]:
     """Where the index of these cases lies, and its fingerprint."""
-    return _scope(same.cases, model), _fingerprint(same.cases, model)
+    return _scope(same.cases), _fingerprint(same.cases)
 
 
-def _scope(cases: Sequence[Case], model: str | None) -> Path:
+def _scope(cases: Sequence[Case]) -> Path:
     folders = sorted({os.path.dirname(os.path.dirname(case.path)) for case in cases if case.path})  # noqa: PTH120
-    key = json.dumps([model_stamp(model).partition("|")[0], folders])
+    key = json.dumps([model_stamp().partition("|")[0], folders])
     return state_dir() / "index" / hashlib.sha256(key.encode()).hexdigest()[:12]
 
 
@@ -126,9 +126,9 @@ def _baked(cases: Sequence[Case], wanted: str) -> Index | None:
     return next((found for scope in scopes if (found := _in_force(scope, cases, wanted)) is not None), None)
 
 
-def _fingerprint(cases: Sequence[Case], model: str | None) -> str:
+def _fingerprint(cases: Sequence[Case]) -> str:
     """What the index depends on; a few hundred microseconds for hundreds of cases."""
-    parts = [f"{SCHEMA}", model_stamp(model), _data_hash()]
+    parts = [f"{SCHEMA}", model_stamp(), _data_hash()]
     parts += [f"{case.id}={case.digest or hashlib.sha256(repr(case).encode()).hexdigest()}" for case in cases]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -194,11 +194,11 @@ def _open(folder: Path, cases: Sequence[Case], manifest: dict[str, Any]) -> Inde
     )
 
 
-def _build(root: Path, cases: Sequence[Case], progress: Progress | None, model: str | None) -> Index:
+def _build(root: Path, cases: Sequence[Case], progress: Progress | None) -> Index:
     numbers = [int(p.name[4:]) for p in root.glob("gen-*") if p.name[4:].isdigit()]
     name = f"gen-{max(numbers, default=0) + 1}"
-    fingerprint = _fingerprint(cases, model)
-    opened = encoder(model)
+    fingerprint = _fingerprint(cases)
+    opened = encoder()
     known = _known_vectors(root, opened.key) or _vectors_beside(root.parent, opened.key)
 
     def fill(place: Path) -> None:

@@ -23,18 +23,6 @@ _B: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class _Postings:
-    """Where the words of a query occur."""
-
-    words: list[str]
-    """Those that occur at all."""
-    owners: Array
-    """Of each occurrence the number of its word in ``words``."""
-    places: Array
-    """Of each occurrence its place in the arrays of the index."""
-
-
-@dataclass(frozen=True, slots=True)
 class LexicalIndex:
     """Word -> the documents that hold it, with the BM25 weight of each occurrence."""
 
@@ -46,28 +34,31 @@ class LexicalIndex:
 
     def scores(self, query: Iterable[str]) -> Array:
         """float32 per document. A word counts once, however often a log repeats it."""
-        found = self._postings(query)
-        total = np.bincount(self.documents[found.places], self.weights[found.places], minlength=self.size)
+        _, _, places = self._postings(query)
+        total = np.bincount(self.documents[places], self.weights[places], minlength=self.size)
         return total.astype(np.float32)
 
     def shared(self, query: Iterable[str], documents: Iterable[int], count: int) -> list[list[str]]:
         """For each of the documents the words that spoke most for it, best first: the reason to show."""
-        found = self._postings(query)
-        holders = self.documents[found.places]
+        words, owners, places = self._postings(query)
+        holders = self.documents[places]
         out = []
         for document in documents:
             mine = np.flatnonzero(holders == document)
-            spoke = sorted((-float(self.weights[found.places[i]]), found.words[found.owners[i]]) for i in mine)
+            spoke = sorted((-float(self.weights[places[i]]), words[owners[i]]) for i in mine)
             out.append([word for _, word in spoke[:count]])
         return out
 
-    def _postings(self, query: Iterable[str]) -> _Postings:
+    def _postings(self, query: Iterable[str]) -> tuple[list[str], Array, Array]:
+        """The words of a query that occur at all; of each occurrence the number of its word among these, and its place
+        in the arrays of the index.
+        """
         numbered = ((word, self.words.get(word)) for word in dict.fromkeys(query))
         known = [(word, number) for word, number in numbered if number is not None]
         spans = [np.arange(self.starts[number], self.starts[number + 1]) for _, number in known]
         empty = np.zeros(0, dtype=np.int64)
         owners = np.repeat(np.arange(len(known)), [len(span) for span in spans])
-        return _Postings([word for word, _ in known], owners, np.concatenate([empty, *spans]))
+        return [word for word, _ in known], owners, np.concatenate([empty, *spans])
 
     def save(self, folder: Path, name: str) -> None:
         """Write it as ``NAME.json`` and ``NAME.npz``."""

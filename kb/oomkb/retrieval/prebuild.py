@@ -34,15 +34,15 @@ def prebuild(target: Path) -> None:
     if loaded.problems:
         raise loaded.problems[0]
     with tempfile.TemporaryDirectory() as state:
-        os.environ["OOMDOC_STATE"] = state
-        files = find_model("")
+        os.environ |= {"OOMDOC_STATE": state, "OOMDOC_EMBEDDING_MODEL": ""}
+        files = find_model()
         place = target / "models" / DEFAULT_NAME
         export = exported(files)
         for folder, names in ((files.folder, _TOKENIZER_FILES), (export, EIGHT_BIT_FILES)):
             for name in names:
                 (place / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder / name, place / name)
-        build_index(loaded.cases, model="")
+        build_index(loaded.cases)
         [scope] = (Path(state) / "index").iterdir()
         shutil.copytree(scope, target / "index" / "shipped", ignore=shutil.ignore_patterns(".*"))
     compiled.store_with_package(target, cases_dir(), listed(cases_dir()), loaded.cases)

@@ -244,22 +244,18 @@ def search(
         from oomkb.records.loader import load_cases
 
         cases = load_cases()
-    return search_index(open_index(cases), text, top=top, context=context or _NONE) if cases else []
+    if not cases:
+        return []
+    index = open_index(cases)
+    return choose(index, look(index, text, context or _NONE), top=top)
 
 
-def search_index(
-    index: Index, text: str, *, top: int = 5, context: Mapping[str, Any] = _NONE, weights: Weights | None = None
-) -> list[Match]:
-    """As :func:`search`, in an index that is already open."""
-    return choose(index, look(index, text, context), top=top, weights=weights)
-
-
-def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[Match]:
+def choose(index: Index, views: Views, *, top: int = 5) -> list[Match]:
     """The best cases of views that were asked before: a diagnosis looks once, ranks causes, and then chooses.
 
     None at all for a text that is not about a failure of memory, none that is improbable.
     """
-    weights = weights or Weights()
+    weights = Weights()
     found = _probable(index, views, _ranked(index, views, top, weights), weights)
     words = index.case_words.shared(views.words, [number for number, _ in found], 12)
     return [
@@ -268,9 +264,9 @@ def choose(index: Index, views: Views, *, top: int = 5, weights: Weights | None 
     ]
 
 
-def scored(index: Index, views: Views, *, top: int = 5, weights: Weights | None = None) -> list[tuple[int, float]]:
+def scored(index: Index, views: Views, *, top: int, weights: Weights) -> list[tuple[int, float]]:
     """The best cases as (number of the case, likeness 0..1), without a floor: what a diagnosis takes as votes."""
-    return [(n, logistic(value)) for n, value in _ranked(index, views, top, weights or Weights())]
+    return [(n, logistic(value)) for n, value in _ranked(index, views, top, weights)]
 
 
 def _ranked(index: Index, views: Views, top: int, weights: Weights) -> list[tuple[int, float]]:

@@ -47,7 +47,6 @@ _MACHINES: Final = frozenset({"gpus", "nodes"})
 """What "or do we need 16?" counts."""
 _LISTABLE: Final = frozenset({"method", "quant", "sharding", "objective"})
 """Settings in words of which a run has one: those that are listed are compared."""
-_PAUSE: Final = compiled(r"[?？。,，;；、\n]")
 _ASIDE: Final = compiled(r"[(（][^()（）]{0,80}[)）]")
 _COMMA: Final = compiled(r"\s*[,，、/]\s*")
 _COMMA_OF_MORE: Final = compiled(r"[\w \-]{0,16}[,，、/]\s*")
@@ -97,8 +96,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     if layouts := layouts_in(text, cards):
         yield layouts
     weighs = ROWS["weighs"].search(text) is not None
-    compares = ROWS["compares"].search(text) is not None
-    choice = [ROWS["between"], *([ROWS["together"]] if weighs else []), *([ROWS["with"]] if compares else [])]
+    choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
     changes = [*choice, ROWS["changes"]]
     of_things = changes if ROWS["goes"].search(text) else choice
     things = ((_with_others(models_in(text), values), of_things), (cards, of_things))
@@ -217,8 +215,6 @@ def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
         numbers = (list(chain(*lists)) for lists in _numbered(words).values())
         for found in (models_in(words), *worded(words).values(), *numbers, cards_in(words)):
             fields |= found[-1][2].fields if found else {}
-        if precision := next((fields_of for row, fields_of in _PRECISIONS.items() if ROWS[row].search(words)), None):
-            fields = {name: value for name, value in {**fields, **precision}.items() if (name, value) != _IN_16_BITS}
         closed |= {name: None for name in fields if name not in closed and name not in _OF_ALL}
         for name, pattern in ROWS.group("setting").items():
             if (match := pattern.search(words)) is not None:
@@ -233,21 +229,12 @@ def _of_items(items: Sequence[str]) -> tuple[Alternative, ...]:
     distinct = _distinct(
         Alternative(side.name, {**closed, **fields}) for side, fields in zip(sides, counted, strict=True)
     )
-    on = [{name: value for name, value in side.fields.items() if closed.get(name, ()) != value} for side in distinct]
-    switched = {name.split(":")[0] for name in ROWS.group("setting")}
-    if len(on) == 2 and all(on) and switched >= on[0].keys() | on[1].keys() and on[0].keys().isdisjoint(on[1]):
-        distinct += (Alternative(" + ".join(side.name for side in distinct), {**on[0], **on[1]}),)
     alike = bool(distinct) and set.intersection(*(set(side.fields) for side in distinct))
     return distinct if alike and 1 < len(distinct) <= _MAX_SIDES else ()
 
 
 _TRAILING: Final = compiled(r"(?:,|(?: (?:and|or|vs\.?|versus|with|in|on|of|to|for|at|the|an?))+|和|与|或)\s*\Z")
 _OPTION_ENDS: Final = compiled(r"[?？。\n]|\.\s")
-_IN_16_BITS: Final = ("quant", "none")
-_PRECISIONS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "pure": {"param_dtype": "bf16", "autocast": None},
-    "mixed": {"param_dtype": None, "autocast": "bf16"},
-}
 _OF_ALL: Final = frozenset({"model", "gpu", "gpus", "seq_len", "micro_batch", "method", "objective", "nodes"})
 """Fields of every run: an option that leaves one out has that of the words around the list."""
 
@@ -283,7 +270,7 @@ def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]
             place = next(name for name in ("n", "m", "o", "p") if other[name])
             apart = other.start(place) in named or any(start <= other.start(place) < end for start, end in others)
             apart = apart or (place == "p" and field not in _MACHINES)
-            if not apart and _same_kind(field, text[slice(*mentions[0][:2])], other[place], text, other.end(place)):
+            if not apart and is_near(number_of(text[slice(*mentions[0][:2])]), number_of(other[place])):
                 mentions.append(_number(text, field, number_of(other[place]), *other.span(place)))
         if field == "capacity_gib" and not all(is_likely(text, field, *m[:2]) for m in mentions):
             continue  # what is used: "15 GB instead of 10"
@@ -318,13 +305,6 @@ def values_in(text: str, *, turn: bool = False) -> dict[str, list[Mention]]:
         if found := [(*m.span(), side) for m in pattern.finditer(text)]:
             switched.setdefault(name.split(":")[0], []).extend(found)  # what is offloaded is more than one
     return {**switched, **values}
-
-
-def _same_kind(field: str, first: str, other: str, text: str, end: int) -> bool:
-    """Whether a number further on may be a value of the same setting, by their ratio and the unit behind it."""
-    return is_near(number_of(first), number_of(other)) and (
-        field == "seq_len" or ROWS["length_unit"].match(text, end) is None
-    )
 
 
 def _compared(text: str, mentions: list[Mention], choice: Sequence[Expression], *, listed: bool) -> tuple[Mention, ...]:

@@ -27,7 +27,7 @@ from oomdoc.intake.quantities.fields import (
     tokens_of,
     value_of,
 )
-from oomdoc.intake.several import sentences_in
+from oomdoc.intake.several import questions_in
 from oomdoc.intake.wanted import Wanted, wanted_in
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
@@ -143,13 +143,10 @@ class Asked:
         return Asked(self._text, **{**self._instead, **instead})
 
     @cached_property
-    def _sides(self) -> tuple[tuple[Alternative, ...], ...]:
-        """What is compared, whatever is wanted."""
-        return comparisons_in(self._text)
-
-    @cached_property
-    def _sides_meant(self) -> tuple[tuple[Alternative, ...], ...]:
-        return _of_cache(self._sides) if self.wanted == "cache" else self._sides
+    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
+        """What the question compares: for each setting two or more alternatives, in the order of the words."""
+        found = comparisons_in(self._text)
+        return _of_cache(found) if self.wanted == "cache" else found
 
     @cached_property
     def wanted(self) -> Wanted:
@@ -159,12 +156,6 @@ class Asked:
         wanted = wanted_in(self._text)
         if wanted in _OF_ITS_SIZE and _holds_a_share(self._text, self.engine):
             return "reserved"
-        if (
-            wanted == "cards"
-            and any("gpu" in side.fields for axis in self._sides for side in axis)
-            and not ROWS["counts"].search(self._text)
-        ):
-            return "fit"  # which of the machines that are named
         return wanted
 
     trains = _says("trains")
@@ -212,7 +203,7 @@ class Asked:
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """Job fields that the words name with one value."""
-        return settings_in(self._text, [side for axis in self._sides_meant for side in axis])
+        return settings_in(self._text, [side for axis in self.axes for side in axis])
 
     target_length = _part(_target_length)
     """The length in tokens that is asked about, whatever the described run has."""
@@ -245,7 +236,7 @@ class Asked:
     def on_files(self) -> bool:
         """Whether it is about merging, quantising or converting files, where nothing is trained or served."""
         stands = ROWS["on_files"].search(self._text) is not None
-        return stands and not self._sides and self.concurrency is None
+        return stands and not self.axes and self.concurrency is None
 
     quant = _part(_format)
     """How the weights are stored, in words of a job's ``quant`` (``none``: 16 bits); ``int4``: any four bits."""
@@ -272,11 +263,6 @@ class Asked:
     """Every number from 2 on but those of times and prices."""
     refused = _part(lambda text: frozenset(_refused(text)))
     """What is not wanted: ``offload quant lora``."""
-
-    @cached_property
-    def axes(self) -> tuple[tuple[Alternative, ...], ...]:
-        """What the question compares: for each setting two or more alternatives, in the order of the words."""
-        return self._sides_meant
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
@@ -334,7 +320,7 @@ def _of_cache(axes: tuple[tuple[Alternative, ...], ...]) -> tuple[tuple[Alternat
 
 def not_read(evidence: Evidence) -> tuple[str, ...]:
     """The questions of an input that are about time, speed, cost or tuning: no figure of memory answers them."""
-    asked = (found[0].strip(" ,，") for found in ROWS["sentence"].finditer(evidence.prose[:_MAX_CHARACTERS]))
+    asked = questions_in(evidence.prose[:_MAX_CHARACTERS])
     return tuple(one for one in asked if ROWS["elsewhere"].search(one) and not ROWS["in_memory"].search(one))
 
 
@@ -356,8 +342,8 @@ def asked_of(evidence: Evidence, *, failed: bool = False) -> Asked:
 
 def card_in_question(evidence: Evidence) -> Mapping[str, Any] | None:
     """The card, and how many, that the questions of a text name, where they name one."""
-    sentences = sentences_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
-    cards = [card.fields for one in sentences if one.endswith(("?", "？")) for _, _, card in cards_in(one)]
+    asked = questions_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))
+    cards = [card.fields for one in asked for _, _, card in cards_in(one)]
     return cards[-1] if len({card["gpu"] for card in cards}) == 1 else None
 
 
@@ -377,8 +363,7 @@ def _shows_share(evidence: Evidence) -> bool:
 
 def asked_beside(evidence: Evidence) -> Wanted:
     """What the questions of a report ask for beside its failure; ``fit`` where they ask for no quantity."""
-    found = (one[0] for one in ROWS["sentence"].finditer(with_question_marks(evidence.prose[:_MAX_CHARACTERS])))
-    return wanted_in("\n".join(found))
+    return wanted_in("\n".join(questions_in(with_question_marks(evidence.prose[:_MAX_CHARACTERS]))))
 
 
 def pairs_in(evidence: Evidence) -> tuple[tuple[str, str], ...]:

@@ -23,9 +23,7 @@ _WIDTH: Final = 200
 def growth_signals(
     signals: Sequence[Signal], lines: Sequence[Line], prose: Sequence[Line], words: Vocabulary
 ) -> list[Signal]:
-    """``growth-over-steps`` where at least three figures of one writer rise, ``level-over-steps`` where what tensors
-    take stays, ``growth-stated`` where people say so.
-    """
+    """``growth-over-steps`` where at least three figures of one writer rise, ``growth-stated`` where people say so."""
     out: list[Signal] = []
     series: dict[tuple[str, str, int | None], list[tuple[int, Signal]]] = {}
     for one in signals:
@@ -46,9 +44,6 @@ def growth_signals(
             data = {"first_bytes": values[0], "last_bytes": values[-1], "points": len(values), "figure": figure}
             data["steady"] = _is_steady(values)
             out.append(Signal("growth-over-steps", points[-1][1].span, MappingProxyType(data), rank))
-        elif len(values) >= _FEWEST and max(values) <= _LEVEL * min(values) and figure == "allocated_bytes":
-            data = {"last_bytes": values[-1], "points": len(values)}
-            out.append(Signal("level-over-steps", points[-1][1].span, MappingProxyType(data), rank))
     for line in candidates(_RE["says"], prose, words):
         if (found := _RE["says"].search(line.text)) is not None:
             out.append(Signal("growth-stated", line.span(found.start() + 1)))
@@ -86,7 +81,5 @@ def _is_steady(values: Sequence[float]) -> bool:
     return len(parts) >= _STEADY_PARTS and all(abs(part - mean) <= _STEADY * mean for part in parts)
 
 
-_LEVEL: Final = 1.02
-"""Of the smallest figure: the largest of those that stay the same."""
 _STEADY_PARTS: Final = 3
 _STEADY: Final = 0.25

@@ -60,7 +60,7 @@ def _kind(line: Line) -> Kind:
     many = text.count("-") >= 3 and len(_RE["flag"].findall(text[:600])) >= 3
     if many or (_RE["command"].match(text) and not told):
         return "command"
-    if (":" in text or "=" in text) and _RE["config"].match(text) and not _RE["chinese_sentence"].search(text):
+    if (":" in text or "=" in text) and _RE["config"].match(text):
         return "config"
     if _RE["code"].match(text):
         return "code"
@@ -141,9 +141,6 @@ def _line(source: str, number: int, raw: str) -> Line:
             tag += found[0].strip()
             inner = _RE["rank_in_worker"].search(found[0])
             rank = int(inner[1]) if inner and rank is None else rank
-            text, peeled = text[found.end() :], True
-        elif not peeled and (found := _RE["container"].match(text)) is not None:
-            tag += found[0].strip()
             text, peeled = text[found.end() :], True
         elif first in "[drR" and (found := _RE["rank"].match(text)) is not None:
             rank, tag = int(found["rank"]), tag + found[0].strip()

@@ -7,7 +7,6 @@ pairs, and what is left of the sizes is what is asked about.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
@@ -47,7 +46,6 @@ _WITH_TOKENS: Final = frozenset({"micro_batch", "users"})
 """Fields of things that have a length each."""
 _FIGURES: Final = frozenset({"used_memory"})
 _PARTS: Final = frozenset({"used_memory", "other_memory"})
-_SIZES_OF_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory", "memory_limit"})
 _ALL_BUT_SURE: Final = 0.95
 """Probability from which a size is a card's, and no figure of a run on a larger one."""
 _MAX_RATIO: Final = 32
@@ -65,8 +63,8 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     """What somebody measured of a run at several sizes, and which further sizes are asked about.
 
     ``worked-at`` for each batch or length, ``held-at`` for each number of users, steps or cards; ``size-beside``:
-    further sizes of that kind, and of memory; ``pool-share``: which share of a cache so many users take; ``pool-of``
-    and ``file-of``: what is divided by what.
+    further sizes of that kind, and of memory; ``pool-share``: which share of a cache so many users take; ``pool-of``:
+    what is divided by what.
     """
     rows = [line for line, _ in zip(lines, range(_MAX_LINES), strict=False)]
     if next(candidates(_RE["digit"], rows, words), None) is None:
@@ -82,19 +80,13 @@ def measured(lines: Sequence[Line], words: Vocabulary) -> Iterator[Signal]:
     field, pairs = max(listed, key=lambda one: _weight(seen.numbers, *one))
     if pairs:
         yield from _line(seen, field, pairs)
-    else:
-        yield from _parts(seen)
 
 
-def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair], parts: Sequence[Quantity] = ()) -> Iterator[Signal]:
-    """The figures of a list, and what stands beside them.
-
-    :param parts: what the figures hold whatever the size.
-    """
+def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair]) -> Iterator[Signal]:
+    """The figures of a list, and what stands beside them."""
     name = "worked-at" if field in _OF_A_RUN else "held-at"
     primary = [pair.size for pair in pairs]
     for size, figure in pairs:
-        host = _RE["host"].search(seen.text, max(0, pairs[0].figure.start - _MAX_BETWEEN), figure.end)
         yield seen.signal(
             name,
             figure,
@@ -102,12 +94,9 @@ def _line(seen: NumberedText, field: str, pairs: Sequence[_Pair], parts: Sequenc
             value=round(size.value),
             shown_bytes=_bytes(figure),
             measured=True,
-            **({"host": True} if host else {}),
             **_tokens(seen, field, size, primary),
         )
-    if parts:
-        yield seen.signal("size-beside", parts[0], fixed_bytes=round(sum(q.value for q in parts) * _GIB))
-    paired = {one.start for one in (*chain.from_iterable(pairs), *parts)}
+    paired = {one.start for one in chain.from_iterable(pairs)}
     yield from _beside(seen, field, pairs[-1], paired)
 
 
@@ -131,7 +120,7 @@ def _tokens(seen: NumberedText, field: str, size: Quantity, primary: Collection[
 
 
 def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int]) -> Iterator[Signal]:
-    """``size-beside``: what is asked about behind a list of figures, and what bounds them."""
+    """``size-beside``: what is asked about behind a list of figures, and sizes of memory."""
     last = max(paired)
     asked = [q for at, q in enumerate(seen.numbers) if q.start not in paired and _is_asked(seen, field, end, at, last)]
     for at, one in enumerate(seen.numbers):
@@ -141,10 +130,6 @@ def _beside(seen: NumberedText, field: str, end: _Pair, paired: Collection[int])
             yield seen.signal(
                 "size-beside", one, field=field, value=round(one.value), **_tokens(seen, field, one, asked)
             )
-        elif one.role == "global_batch" and one.probability >= SURE:
-            yield seen.signal("size-beside", one, global_batch=round(one.value))
-        elif one.role in _SIZES_OF_MEMORY and _is_limit(seen, at):
-            yield seen.signal("size-beside", one, limit_bytes=_bytes(one))
         elif one.role == "card_memory" or (one.role in _FIGURES and one.value > end.figure.value):
             after = {"after": True} if one.role == "card_memory" and one.start > last else {}
             yield seen.signal("size-beside", one, size_bytes=_bytes(one), **after)
@@ -277,37 +262,12 @@ def _is_figure(number: Quantity, card: float, *, goes_on: bool) -> bool:
 
 def _may_be_either(number: Quantity) -> bool:
     """Whether a number may be a size or a figure of a list: not one that is likelier than not of another setting."""
-    listed = number.role in _UNNAMED or number.role in _SIZES or number.role in _SIZES_OF_MEMORY
+    listed = number.role in _UNNAMED or number.role in _SIZES or number.role in _MEMORY
     return listed or number.probability < _MAYBE
 
 
 _MAYBE: Final = 0.5
-
-
-def _parts(seen: NumberedText) -> Iterator[Signal]:
-    """A total of one run told in parts, of which one goes with the users, or is divided among cards.
-
-    ``weights 15 GB, cache 2.4 GB with 8 users at 4k``; ``38.9 GB on one card, of that 28.8 GB are states``.
-    """
-    numbers = seen.numbers
-    caches = [q for q in numbers if q.role == "cache_memory" and q.probability >= SURE]
-    users = [q for q in numbers if q.role == "users" and q.probability >= SURE]
-    fixed = [q for at, q in enumerate(numbers) if q.role == "other_memory" and not _is_limit(seen, at)]
-    if len(caches) == 1 and len(users) > 1 and fixed and len(seen.between(caches[0], users[0])) <= _MAX_BETWEEN:
-        held = caches[0].value + sum(q.value for q in fixed)
-        yield from _line(seen, "users", [_Pair(users[0], replace(caches[0], value=held))], fixed)
-        return
-    total = [q for q in numbers if q.role in _FIGURES and q.probability >= SURE]
-    cards = [q for q in numbers if q.role == "gpu_count" and q.value > 1 and q.probability >= SURE]
-    sizes = [(at, q) for at, q in enumerate(numbers) if q.role in _SIZES_OF_MEMORY and q not in total[:1]]
-    states = [q for at, q in sizes if seen.says(_RE["states"], at)]
-    if len(cards) == 1 and total and states and states[0].value < total[0].value and _RE["shared"].search(seen.text):
-        yield seen.signal("held-at", total[0], field="cards", value=1, shown_bytes=_bytes(total[0]), measured=True)
-        yield seen.signal("size-beside", cards[0], field="cards", value=round(cards[0].value))
-        rest = total[0].value - states[0].value
-        yield seen.signal("size-beside", states[0], fixed_bytes=round(rest * _GIB))
-        for one in (q for q in numbers if q.role == "card_memory" and q.probability >= SURE):
-            yield seen.signal("size-beside", one, size_bytes=_bytes(one))
+_MEMORY: Final = frozenset({"used_memory", "other_memory", "card_memory", "free_memory", "memory_limit"})
 
 
 def _samples(seen: NumberedText) -> Iterator[Signal]:
@@ -347,9 +307,6 @@ def _shares(seen: NumberedText) -> Iterator[Signal]:
     pool = next((q for q in numbers if q.role == "cache_tokens" and q.probability >= SURE), None)
     if pool is not None:
         data["tokens"] = round(pool.value)
-    cache = next((q for q in numbers if q.role == "cache_memory" and q.probability >= SURE), None)
-    if cache is not None:
-        data["pool_bytes"] = _bytes(cache)
     now = _length_beside(numbers, near)
     further = [(round(q.value), _length_beside(numbers, q)) for q in users if q.value != near.value]
     asked = tuple((count, then / now if now and then else 1.0) for count, then in further)
@@ -368,11 +325,11 @@ _MIN_TOKENS: Final = 64
 
 
 def _divided(seen: NumberedText) -> Iterator[Signal]:
-    """``pool-of``: a cache's tokens beside those of one request; ``file-of``: a file's size beside its layers."""
+    """``pool-of``: a cache's tokens beside those of one request."""
     numbers = seen.numbers
     counted = [q for q in numbers if q.probability >= SURE and q.value > 0]
     sure = {role: [q for q in counted if q.role == role] for role in _DIVIDED}
-    pool, layers, size = (sure[role] for role in ("cache_tokens", "layers", "file_size"))
+    pool = sure["cache_tokens"]
     each = sure["request_tokens"] or sure["prompt_tokens"] or sure["length"]
     if len(pool) == 1 and len(each) == 1 and 1 <= each[0].value < pool[0].value:
         # A ratio counts nobody: ``Maximum concurrency ...: 3.74x``.
@@ -384,8 +341,6 @@ def _divided(seen: NumberedText) -> Iterator[Signal]:
             **({"pool_bytes": _bytes(sure["cache_memory"][0])} if len(sure["cache_memory"]) == 1 else {}),
         }
         yield seen.signal("pool-of", pool[0], **data)
-    if len(size) == len(layers) == 1 and layers[0].value >= 1:
-        yield seen.signal("file-of", size[0], size_bytes=_bytes(size[0]), layers=round(layers[0].value))
 
 
-_DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length", "layers", "file_size")
+_DIVIDED: Final = ("cache_tokens", "cache_memory", "request_tokens", "prompt_tokens", "length")

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from oomdoc.intake.alternatives import values_in
 from oomdoc.intake.detect import frameworks_named
+from oomdoc.intake.several import sentences_in
 from oomdoc.intake.worded import ROWS
 from oomkb.dataclass import dataclass
-from oomkb.kept import compiled
 
 _OF_NO_KEY: Final = frozenset(
     [
@@ -18,9 +18,6 @@ _OF_NO_KEY: Final = frozenset(
 )
 """What a run is, and not how it is set."""
 _MAX_FIELDS: Final = 3
-
-
-_SENTENCE_ENDS: Final = compiled(r"[?？。!！;；\n]|\.\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +34,7 @@ def key_question(text: str, known: tuple[str, ...] = ()) -> KeyQuestion | None:
 
     :param known: the frameworks that are meant where none is named.
     """
-    sentence = next((part for part in _SENTENCE_ENDS.split(text) if ROWS["key_asked"].search(part) is not None), "")
+    sentence = next((part for part in sentences_in(text) if ROWS["key_asked"].search(part) is not None), "")
     frameworks = frameworks_named(sentence) or frameworks_named(text) or known if sentence else ()
     fields = _fields(sentence) or _fields(text) if frameworks else ()
     return KeyQuestion(frameworks, fields) if fields else None

@@ -34,6 +34,7 @@ COUNT: Final = (
     r"|[一二三四五六七八九]?十[一二三四五六七八九]?|[单一两俩双二三四五六七八九])"
 )
 """One count, case-insensitively."""
+DIGITS: Final = frozenset("0123456789")
 _SHORT: Final = lazy(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6}) ?([km万]?)")
 
 
@@ -260,4 +261,4 @@ class _Reader:
         if any(unit.match(self.text, end) for unit in units.values()):
             return False
         ends = self.rows["list_ends"].match(self.text, end) is not None
-        return back or ends or (not match["loose"] and self.rows["noun"].match(self.text, end) is None)
+        return back or ends or not match["loose"]

@@ -61,18 +61,14 @@ def phase_of_frames(frames: Sequence[Frame]) -> str | None:
             innermost = "forward"
         elif _shows(inner["loss"], text, low):
             innermost = "loss"
-        elif _shows(inner["forward"], text, low) and (innermost is None or not _RE["plumbing"].search(text)):
+        elif _shows(inner["forward"], text, low):
             innermost = "forward"
     moved = any(_shows(inner["moved"], text, low) for text, low in zip(texts[-2:], lows[-2:], strict=True))
-    moved = moved and innermost is None and not any(map(_RE["back"].search, lows))
+    moved = moved and innermost is None
     for phase, pattern in phase_table("frames"):
         at = [n for n, (text, low) in enumerate(zip(texts, lows, strict=True)) if _shows(pattern, text, low)]
         if not at or (phase == "load" and innermost is not None and at[-1] < len(texts) - _INNERMOST):
             continue
-        if phase == "generate" and innermost == "loss" and not any("generate" in t or "sampler" in t for t in texts):
-            continue
-        if phase == "generate" and moved:
-            continue  # a function of that name that puts the model on the card first
         return phase
     if moved:
         return "load"

@@ -135,8 +135,8 @@ def stands(text: str, start: int, end: int, *, expected: bool = False) -> bool:
     before = text[turns[-1] if turns else first : start]
     turn = _RE["turns"].search(text, end, last)
     after = text[end : turn.start() if turn else last]
-    if (denied := _RE["denied"].search(before)) is not None:
-        return expected or ("without" in denied[0].lower() and _RE["cannot"].search(before) is not None)
+    if _RE["denied"].search(before) is not None:
+        return expected
     if _RE["supposed"].search(before) or _RE["others"].search(before) or _RE["solved"].match(after):
         return False
     if _RE["asks"].search(text, first, last) is None:

@@ -19,7 +19,7 @@ from oomdoc.intake.growth import growth_signals
 from oomdoc.intake.lines import Kind, Line, distinct, is_comment, is_config_file, kinds_of, read_lines
 from oomdoc.intake.long_texts import is_long, shortened
 from oomdoc.intake.notebooks import is_notebook, notebook_text
-from oomdoc.intake.outcomes import complaint_of, of_engine_that_runs, outcome_of
+from oomdoc.intake.outcomes import complaint_of, outcome_of, question_of_figures
 from oomdoc.intake.phase import phase_fact, phase_said
 from oomdoc.intake.plain_text import plain
 from oomdoc.intake.polarity import with_question_marks
@@ -33,14 +33,10 @@ from oomdoc.intake.signs import read_signs
 from oomdoc.intake.statements import read_causes, read_statements
 from oomdoc.intake.stream import condense
 from oomdoc.intake.supposed import (
-    behind_solved,
     failed,
-    is_over,
-    stands_alone,
     supposed_in,
     suppositions_in,
     tells_of_a_run,
-    with_shared,
     with_suppositions,
     without,
 )
@@ -72,10 +68,6 @@ def read(sources: Sequence[Source], options: Mapping[str, Any] | None = None) ->
     :raises InputError: when a source is not text.
     """
     whole = _read(sources, options)
-    if (failed(whole) or is_over(whole)) and whole.prose and (behind := behind_solved(whole.prose)):
-        now = with_shared(_read([Source("input", behind)], options), whole)
-        if not failed(now) and not is_over(now) and stands_alone(now):
-            return now
     questions = suppositions_in(whole.prose) if failed(whole) else ()
     if not questions:
         return whole
@@ -134,7 +126,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)
-    outcome = of_engine_that_runs(
+    outcome = question_of_figures(
         complaint_of(outcome, prose, configured=bool(understood), serves=has(framework, "serving.utilization")),
         signals,
         prose,
@@ -156,7 +148,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         kept,
         framework,
         environment.releases(
-            [line for file in files for line in file if notes_a_version(line)], varied, words, framework, statements
+            [line for file in files for line in file if notes_a_version(line)], varied, words, statements
         ),
         signals=tuple(signals),
         outcome=outcome,

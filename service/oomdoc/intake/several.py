@@ -95,5 +95,10 @@ def sentences_in(text: str) -> Iterator[str]:
     return (found[0] for found in _RE["sentence"].finditer(text) if found[0])
 
 
+def questions_in(text: str) -> list[str]:
+    """The sentences of a text that a question mark ends."""
+    return [sentence.strip() for sentence in sentences_in(text) if ends_as_question(sentence)]
+
+
 def _is_long(item: str) -> bool:
     return len(item) > _MAX_CHARACTERS_OF_QUESTION or item.count("\n") > 1

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from oomdoc.evidence import Evidence, Fact, Source, Supposed
+from oomdoc.evidence import Evidence, Source, Supposed
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.topics import SHOWN, topics_in
 
 _RE: Final = patterns(__file__)
 _OF_BOTH: Final = ("model", "params_b", "method", "objective")
 """Facts that a question names for the failed run as well where nothing else does."""
-_KEPT: Final = (*_OF_BOTH, "param_dtype", "dtype", "quant", "gpu", "seq_len", "max_model_len", "capacity_gib")
-"""Facts of a failed run that the run which works has as well where nothing else is said of it."""
 _RUN: Final = frozenset({"gpu", "gpu_count", "capacity_gib", "micro_batch", "seq_len", "max_model_len", "zero_stage"})
 """Facts by any of which a run is told of."""
 _CHARACTERS: Final = 6_000
@@ -27,11 +24,6 @@ _MAX_QUESTIONS: Final = 3
 """Questions that are each read as a run of their own."""
 _LONGEST: Final = 400
 """Characters of a question."""
-
-
-def is_over(evidence: Evidence) -> bool:
-    """Whether the input says of its failure that it is over."""
-    return evidence.outcome is not None and evidence.outcome.name == "solved"
 
 
 def failed(evidence: Evidence) -> bool:
@@ -49,25 +41,6 @@ def suppositions_in(prose: str) -> tuple[str, ...]:
         if stop[0] in "?？" and len(sentence) <= _LONGEST and (supposed := _supposed(sentence)):
             found.append(supposed)
     return tuple(found[:_MAX_QUESTIONS])
-
-
-def behind_solved(prose: str) -> str:
-    """What stands behind the words that a failure is over, where a question does; empty where none."""
-    text = prose[:_CHARACTERS]
-    found = _RE["over"].search(text)
-    rest = text[found.end() :].lstrip(" ,，.。-") if found is not None else ""
-    return rest if "?" in rest or "？" in rest else ""
-
-
-def with_shared(rest: Evidence, whole: Evidence) -> Evidence:
-    """What is read of the question behind a failure that is over, with what the failed run has in common with it."""
-    facts = {**_shared(_KEPT, rest, whole), **rest.facts}
-    return replace(rest, facts=facts, framework=rest.framework or whole.framework)
-
-
-def stands_alone(question: Evidence) -> bool:
-    """Whether a question behind a failure that is over is about a run or a known topic, and not about that failure."""
-    return not _RUN.isdisjoint(question.facts) or max(topics_in(question.prose).values(), default=0.0) >= SHOWN
 
 
 def _supposed(text: str) -> str:
@@ -103,12 +76,8 @@ def with_suppositions(rest: Evidence, whole: Evidence, supposed: Sequence[Suppos
     :param rest: what is read without them.
     :param whole: what is read with them.
     """
-    return replace(rest, facts={**rest.facts, **_shared(_OF_BOTH, rest, whole)}, supposed=tuple(supposed))
-
-
-def _shared(names: Sequence[str], rest: Evidence, whole: Evidence) -> dict[str, Fact]:
-    """The facts of these names that the whole input states and the rest of it does not."""
-    return {name: whole.facts[name] for name in names if name in whole.facts and name not in rest.facts}
+    shared = {name: whole.facts[name] for name in _OF_BOTH if name in whole.facts}
+    return replace(rest, facts={**shared, **rest.facts}, supposed=tuple(supposed))
 
 
 def supposed_in(sentence: str, alone: Evidence) -> Supposed:

@@ -124,7 +124,7 @@ def value_of_row(name: str, *, on: bool) -> Any:
 def weighed(text: str, start: int, end: int) -> int | None:
     """How far the words stand that ask what a setting changes; ``None`` where nobody asks that of it."""
     before = text[max(0, start - MAX_BEFORE) : start]
-    if ROWS["or_not"].match(text, end) or ROWS["with_or_not"].search(before) or is_need_asked(text, start):
+    if is_need_asked(text, start):
         return 0
     if not (asks_on(text, end) or (not _ASKED.search(text) and ROWS["asks"].search(text))):
         return None

@@ -11,17 +11,17 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, chain, pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from oomdoc.evidence import Evidence
+from oomdoc.intake.several import questions_in
 from oomdoc.intake.statements.causes import words_of
 from oomkb.catalog import models
 from oomkb.errors import OomdocError
-from oomkb.kept import lazy
 from oomkb.tables import read_toml
 from oomkb.topics import Topic, topics
 
@@ -35,18 +35,14 @@ _BEYOND_OTHERS: Final = 0.97
 NEAR: Final = 0.06
 """Probability from which a topic that is not shown is named as near."""
 LIKENESSES: Final = (
-    "three-words",
     "text-words",
     "held",
     "held-rare",
-    "held-asked",
     "best-vector",
-    "three-vectors",
     "mean-vector",
 )
-"""Of a topic's examples to the question: the mean of the three nearest by words; the topic's whole text by words; the
-share of the question's words (twice: more by the rare ones; by those of the examples alone) that the topic holds; and
-by sentence vectors the nearest example, the three nearest, their mean.
+"""Of a topic to the question: its whole text by words; the share of the question's words (once more by the rare ones)
+that it holds; and by sentence vectors its nearest example, and the mean of its examples.
 """
 _NEAREST: Final = "best-vector"
 _WEIGHTS: Final = Path(__file__).with_name("topics.toml")
@@ -83,14 +79,12 @@ class Recogniser:
             places[owner].append(at)
         most = max((len(own) for own in places), default=0)
         # (topics, places of their examples); behind the last one of a topic stands the place after all of them.
-        rows = [own + [len(examples)] * (most + 3 - len(own)) for own in places]
-        self._places = np.array(rows, dtype=np.intp).reshape(len(rows), most + 3)
-        asked = [_words_of(text) for _, text in examples]
-        self._examples = _Words(asked)
+        rows = [own + [len(examples)] * (most + 1 - len(own)) for own in places]
+        self._places = np.array(rows, dtype=np.intp).reshape(len(rows), most + 1)
         counts: list[Counter[int]] = [Counter() for _ in self.ids]
         further: list[set[int]] = [set() for _ in self.ids]
-        for owner, words in zip(self._owners.tolist(), asked, strict=True):
-            counts[owner].update(words)
+        for name, text in examples:
+            counts[number[name]].update(_words_of(text))
         for name, text in texts:
             further[number[name]] |= _words_of(text)
         self._texts = _Words([set(held) | more for held, more in zip(counts, further, strict=True)])
@@ -99,29 +93,17 @@ class Recogniser:
         means = np.stack([self._vectors[self._owners == n].mean(axis=0) for n in range(len(self.ids))])
         self._means = means / np.linalg.norm(means, axis=1, keepdims=True)
 
-    def likenesses(self, question: str, unused: Collection[str] = ()) -> np.ndarray[Any, Any]:
+    def likenesses(self, question: str) -> np.ndarray[Any, Any]:
         """(topics, likenesses), in the order of :data:`LIKENESSES`.
 
-        :param unused: those for which zeros do.
         :raises OomdocError: where the embedding model cannot be opened.
         """
         import numpy as np
 
         words, vector = words_of(question), _vector_of(question)
-        best, three = self._best(self._vectors @ vector)
-        three_words = three * 0 if "three-words" in unused else self._best(self._examples.cosines(words))[1]
-        held = self._held.shares(words, [name not in unused for name in LIKENESSES if name.startswith("held")])
-        return np.stack([three_words, self._texts.cosines(words), *held, best, three, self._means @ vector], axis=1)
-
-    def _best(self, values: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Per topic the highest value of its examples, and the mean of the three highest."""
-        import numpy as np
-
-        of_topics = np.append(values, np.float32(-np.inf))[self._places]
-        of_topics.partition((-3, -2, -1), axis=1)
-        best = np.ascontiguousarray(of_topics[:, :-4:-1])
-        best[np.isneginf(best)] = 0.0
-        return best[:, 0], best.mean(axis=1)
+        best = np.append(self._vectors @ vector, np.float32(-np.inf))[self._places].max(axis=1)
+        held = self._held.shares(words)
+        return np.stack([self._texts.cosines(words), *held, best, self._means @ vector], axis=1)
 
     def ranked(self, question: str) -> list[tuple[str, float, float]]:
         """(topic, probability that the question is about it, likeness of its nearest example by sentence vectors).
@@ -130,8 +112,8 @@ class Recogniser:
         """
         import numpy as np
 
-        weights, none, unused = _weights()["zh" if is_chinese(question) else "en"]
-        likenesses = self.likenesses(question, unused - {_NEAREST})
+        weights, none = _weights()["zh" if is_chinese(question) else "en"]
+        likenesses = self.likenesses(question)
         odds = np.exp(np.minimum(likenesses @ weights - none, 50.0))
         shares = odds / (1.0 + odds.sum())
         nearest = likenesses[:, LIKENESSES.index(_NEAREST)]
@@ -176,32 +158,27 @@ class _Held:
         import numpy as np
 
         self._size = len(counts)
-        held: dict[int, list[tuple[int, float, float]]] = defaultdict(list)
+        held: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for n, (asked, text) in enumerate(zip(counts, further, strict=True)):
             for feature in asked.keys() | text:
-                count = asked.get(feature, 0)
-                weight = count + (0.5 if feature in text else 0.0)
-                held[feature].append((n, weight / (weight + 1), count / (count + 1)))
+                weight = asked.get(feature, 0) + (0.5 if feature in text else 0.0)
+                held[feature].append((n, weight / (weight + 1)))
         # Topics and shares of all features behind one another, and where those of each begin and end.
         self._ranges = dict(zip(held, pairwise(accumulate(map(len, held.values()), initial=0)), strict=True))
-        rows = np.array([row for rows in held.values() for row in rows]).reshape(-1, 3)
-        self._topics, self._shares = rows[:, 0].astype(np.intp), rows[:, (1, 1, 2)].T.copy()
+        rows = np.array([row for rows in held.values() for row in rows]).reshape(-1, 2)
+        self._topics, self._shares = rows[:, 0].astype(np.intp), rows[:, 1].copy()
 
-    def shares(self, question: set[int], used: Sequence[bool] = (True, True, True)) -> np.ndarray[Any, Any]:
-        """(3, topics): of the question's features weighed by rarity, by its square, of examples alone.
-
-        :param used: which of the three; zeros stand for the others.
-        """
+    def shares(self, question: set[int]) -> np.ndarray[Any, Any]:
+        """(2, topics): of the question's features weighed by rarity, and by its square."""
         import numpy as np
 
-        out, whole = np.zeros((3, self._size), dtype=np.float32), np.full(3, 1e-6)
-        ranges = [self._ranges.get(feature, (0, 0)) for feature in question]
-        rarities = [math.log(1 + self._size / max(end - start, 1)) for start, end in ranges]
-        for n, (row, shares, power) in enumerate(zip(out, self._shares, (1, 2, 1), strict=True)):
-            for (start, end), rarity in zip(ranges, rarities, strict=True) if used[n] else ():
-                whole[n] += rarity**power
-                if start < end:
-                    row[self._topics[start:end]] += rarity**power * shares[start:end]
+        out, whole = np.zeros((2, self._size), dtype=np.float32), np.full(2, 1e-6)
+        for feature in question:
+            start, end = self._ranges.get(feature, (0, 0))
+            rarity = math.log(1 + self._size / max(end - start, 1))
+            for n, weight in enumerate((rarity, rarity**2)):
+                whole[n] += weight
+                out[n, self._topics[start:end]] += weight * self._shares[start:end]
         return np.asarray(out / whole[:, None])
 
 
@@ -258,17 +235,13 @@ def _kept_vectors() -> tuple[Mapping[int, np.ndarray[Any, Any]], np.ndarray[Any,
 
 
 @cache
-def _weights() -> Mapping[str, tuple[np.ndarray[Any, Any], float, frozenset[str]]]:
-    """Language -> weight of each likeness, the score that "no topic" has, and the likenesses that weigh nothing."""
+def _weights() -> Mapping[str, tuple[np.ndarray[Any, Any], float]]:
+    """Language -> weight of each likeness, and the score that "no topic" has."""
     import numpy as np
 
     table = read_toml(_WEIGHTS)
     return {
-        language: (
-            np.array([row[name] for name in LIKENESSES], dtype=np.float32),
-            float(row["none"]),
-            frozenset(name for name in LIKENESSES if not row[name]),
-        )
+        language: (np.array([row[name] for name in LIKENESSES], dtype=np.float32), float(row["none"]))
         for language, row in table.items()
     }
 
@@ -378,7 +351,4 @@ _MAX_CHARACTERS_TOLD: Final = 240
 
 def topics_asked(evidence: Evidence) -> Mapping[str, float]:
     """The topics that the questions alone are about, without what is said around them."""
-    return topics_in("\n".join(_QUESTION.findall(evidence.prose)))
-
-
-_QUESTION: Final = lazy(r"[^.!?。！？\n]{4,400}[?？]")
+    return topics_in("\n".join(questions_in(evidence.prose)))

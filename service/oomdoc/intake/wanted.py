@@ -13,7 +13,7 @@ from typing import Final, Literal, cast
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.quantities import quantities_in
 from oomdoc.intake.quantities.fields import SURE
-from oomdoc.intake.several import several_questions
+from oomdoc.intake.several import sentences_in, several_questions
 from oomdoc.intake.wanted_words import wanted_by_words
 
 Wanted = Literal[
@@ -77,11 +77,9 @@ def _asks(text: str) -> bool:
 def _stands(rule: Wanted, text: str) -> bool:
     """Whether what a rule names stands, whatever else the words may ask for.
 
-    Words count only in a text that asks, that names a model, a card or a size, and that says of what.
+    Words count only in a text that asks, and that names a model, a card or a size.
     """
-    if rule in _PARTS or not (_RE["digit"].search(text) and _asks(text)):
-        return True
-    return _RE["elliptic"].search(text) is not None
+    return rule in _PARTS or not (_RE["digit"].search(text) and _asks(text))
 
 
 def agreed(rule: Wanted, text: str, word: str, probability: float) -> Wanted:
@@ -105,22 +103,12 @@ _SURE: Final = 0.5
 
 def by_rules(text: str) -> Wanted:
     """The quantity that a pair of words names; ``fit`` for none."""
-    if _RE["alone.model"].search(text):
-        return "model"
-    sentences = list(_sentences(text))
+    sentences = list(sentences_in(text))
     for some in ([one for one in sentences if one.rstrip()[-1:] in ("?", "？") or _RE["puts"].search(one)], sentences):
         if pairs := [(cost, n, kind) for n, sentence in enumerate(some) for cost, kind in _pairs(sentence)]:
             return cast("Wanted", min(pairs, key=lambda pair: pair[:2])[2])
     alone = (name for name, pattern in _RE.group("alone").items() if pattern.search(text))
     return cast("Wanted", next(alone, "fit"))
-
-
-def _sentences(text: str) -> Iterator[str]:
-    start = 0
-    for stop in _RE["stop"].finditer(text):
-        yield text[start : stop.end()]
-        start = stop.end()
-    yield text[start:]
 
 
 def _pairs(text: str) -> Iterator[tuple[float, str]]:
@@ -138,7 +126,7 @@ def _pairs(text: str) -> Iterator[tuple[float, str]]:
             continue
         order = ahead * _BEFORE[text[last - 1].isascii()]
         kind = "amount" if (how, what) in _OF_A_CARD else what
-        yield words + order, _part_of_memory(text, last) or kind if kind == "amount" else kind
+        yield words + order, kind
 
 
 def _named(text: str) -> Iterator[str]:
@@ -163,9 +151,3 @@ def _quantities(text: str) -> Iterator[tuple[str, int, int]]:
             before, behind = ("count_before", "count_behind") if kind in _COUNTED else ("value_before", "value_behind")
             if not _RE[behind].match(text, last) and not _RE[before].search(text, max(0, first - 24), first):
                 yield kind, first, last
-
-
-def _part_of_memory(text: str, end: int) -> str | None:
-    """The one part of memory that is asked for: ``how much memory do the logits take``, ``weights only, total GB``."""
-    found = _RE["part_alone"].search(text) or _RE["of_part"].match(text, end)
-    return next((name for name in ("cache", "host", "share") if found is not None and found[name]), None)

@@ -52,8 +52,7 @@ def models_in(text: str) -> list[Mention]:
             other = models.find(re.sub(r"\d[\d.]*[bB]", behind["size"], m.text, count=1))
             if other is None or other.name == m.entry.name:
                 break
-            side = Alternative(behind["size"], {"model": other.name, "params_b": None})
-            found.append((*behind.span("size"), side))
+            found.append((*behind.span("size"), Alternative(behind["size"], {"model": other.name, "params_b": None})))
             end = behind.end("size")
     if not found:
         sizes = list(ROWS["bare_size"].finditer(text))
@@ -114,19 +113,19 @@ CACHED: Final = {"none": "bf16"}
 
 
 def worded(text: str) -> dict[str, list[Mention]]:
-    """By field: the words that set it, and bare values behind one ("ZeRO-2 or 3")."""
+    """By field: the words that set it, and bare stages behind one ("ZeRO-2 or 3")."""
     by_field: dict[str, list[Mention]] = {}
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")
         for match in pattern.finditer(text):
-            if field == "quant" and _of_optimizer(text, *match.span()):
+            if field == "quant" and _of_optimizer(text, match.end()):
                 continue
             cached = field == "quant" and of_cache(text, *match.span())
             fields = {"serving.kv_dtype": CACHED.get(value, value)} if cached else {field: value}
             mentions = by_field.setdefault(next(iter(fields)), [])
             mentions.append((*match.span(), Alternative(match[0], fields)))
             end = match.end() if value.startswith("zero") else len(text)
-            while (other := ROWS["other_stage"].match(text, end)) is not None:  # "ZeRO-1/2/3"
+            while (other := ROWS["other_stage"].match(text, end)) is not None:
                 named = Alternative(f"ZeRO-{other['stage']}", {field: f"zero{other['stage']}"})
                 mentions.append((*other.span("stage"), named))
                 end = other.end("stage")
@@ -159,10 +158,9 @@ def _sizes_of_pictures(text: str) -> Iterator[Mention]:
             yield (*found.span(), Alternative(found[0], {"max_pixels": width * height}, found[0]))
 
 
-def _of_optimizer(text: str, start: int, end: int) -> bool:
+def _of_optimizer(text: str, end: int) -> bool:
     """Whether bits are those of an optimizer's states: ``8-bit AdamW``."""
-    before, behind = ROWS["optimizer_before"], ROWS["optimizer_behind"]
-    return before.search(text, max(0, start - _NEAR), start) is not None or behind.match(text, end) is not None
+    return ROWS["optimizer_behind"].match(text, end) is not None
 
 
 def of_cache(text: str, start: int, end: int) -> bool:

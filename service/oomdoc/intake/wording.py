@@ -9,14 +9,13 @@ from typing import Final
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Kind, Line, distinct
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.prose.architecture import read_architecture
 from oomdoc.intake.prose.hardware import read_hardware, shows_several
 from oomdoc.intake.prose.models import read_called, read_models
 from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.quantities.facts import by_role
 from oomdoc.intake.sieve import Vocabulary, found_in
-from oomkb.catalog import gpus, models
+from oomkb.catalog import gpus
 from oomkb.units import to_gib
 
 _RE: Final = patterns(__file__)
@@ -30,8 +29,6 @@ def text_facts(lines: Sequence[Line], kinds: Sequence[Kind], varied: list[Line],
     """
     said = distinct([line for line, kind in zip(lines, kinds, strict=True) if kind == "prose"])
     facts = by_role(list(_facts(lines, kinds, varied, words)), said)
-    if not any(f.name == "model_config" or (f.name == "model" and _is_known(f.value)) for f in facts):
-        facts += read_architecture(said, words)
     if _serves(facts):
         facts += [
             replace(f, name="max_model_len")
@@ -60,16 +57,6 @@ def _of_each_card(facts: list[Fact]) -> list[Fact]:
 _CARDS: Final = ("gpu", "gpu_count")
 _ROUNDING: Final = 0.04
 """Share by which the sizes of several cards together may be rounded."""
-
-
-def _is_known(model: object) -> bool:
-    """Whether a model is a path, a repository or one of the catalogue: then its name says more than sizes beside it.
-
-    A family without a size or a version ("GPT-style") is none of these.
-    """
-    if not isinstance(model, str):
-        return False
-    return "/" in model or (any(c.isdigit() for c in model) and models.find(model) is not None)
 
 
 def _serves(facts: Sequence[Fact]) -> bool:

@@ -136,14 +136,14 @@ def test_readers_never_see_half_an_index(model, cases):
     """Readers open again and again while a writer swaps between two sets of cases."""
     other = (replace(cases[0], digest="other", symptoms=("x y",)), *cases[1:])
     open_index(cases)
-    root = index_module._scope(cases, None)
+    root = index_module._scope(cases)
     stop, problems, seen = threading.Event(), [], set()
 
     def read():
         while not stop.is_set():
             for wanted in (cases, other):
                 try:
-                    found = index_module._in_force(root, wanted, index_module._fingerprint(wanted, None))
+                    found = index_module._in_force(root, wanted, index_module._fingerprint(wanted))
                     if found is not None:
                         seen.add(found.manifest["fingerprint"])
                         assert found.case_vectors.ntotal == len(found.case_owners)

@@ -89,19 +89,3 @@ def test_a_checkpoint_that_is_stored_in_four_bits() -> None:
 def test_what_is_seen_in_use(text: str, shown: int | None) -> None:
     found = next(read([Source("input", text)]).find("in-use"), None)
     assert (None if found is None else found.data["shown_bytes"] >> 30) == shown
-
-
-def test_memory_that_stays_level() -> None:
-    rows = "\n".join(
-        f"step {n}  loss 1.{n}  allocated 15.31 GiB  reserved {30 + n / 50:.2f} GiB" for n in range(50, 450, 50)
-    )
-    found = read([Source("input", f"Do I have a memory leak? nvidia-smi keeps growing.\n{rows}\n")])
-    assert next(found.find("level-over-steps")).data["points"] == 8
-    assert not list(found.find("growth-over-steps"))
-
-
-def test_a_solved_report_in_so_many_words() -> None:
-    text = "记录一下（已解决，不用回复）：之前 8×A100 40G 全参训练每次都在 loss 那里 OOM，后来 batch 从 2 降到 1，现在已经稳定跑完 3 个 epoch。"
-    outcome = read([Source("input", text)]).outcome
-    assert outcome is not None
-    assert outcome.name == "solved"

@@ -34,7 +34,6 @@ FACTS = [
     ("run examples/llama and it is OOM", {"model": None}),
     ("OOM in preallocated temp fragmentation:       124B (0.00%)", {"params_b": None}),
     # Cards and batches.
-    ("4x A100s 80gb, OOM", {"gpu": "A100 80gb", "gpu_count": 4}),
     ("2 nodes, 8x H20 per node, OOM", {"gpu_count": 16}),
     ("OOM on this one:\n|   3  Tesla V100S-PCI...  Off  | 00000000:00:06.0 Off |", {"gpu_count": None}),
     ("an A-100 (80GB) is not enough, OOM", {"gpu": "A-100", "capacity_gib": 80.0}),

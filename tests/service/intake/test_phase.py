@@ -247,8 +247,6 @@ def test_what_is_told_less_surely(text, phase):
 def test_a_module_that_is_moved_is_being_loaded():
     moved = ("torch/nn/modules/module.py", "convert", "return t.to(device, dtype)")
     assert read_text(trace(("train.py", "main", "trainer = T(model)"), moved)).facts["phase"].value == "load"
-    woken = ("worker/sleep.py", "wake", "self.module.to(device)")
-    assert read_text(trace(woken, moved)).facts["phase"].value != "load"
 
 
 def test_a_program_that_only_loads_a_model():

@@ -7,7 +7,6 @@ defaults go with it. Written back are numbers and switches alone, where one plac
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -55,11 +54,6 @@ _OF_COMPLETIONS: Final = frozenset({"completion_len", "generations"})
 _OF_SAMPLES: Final = compiled(r"(?:\A|[._])(?:data|datasets?|train_dataset|train_loader)(?:\[[0-9]*\])?\.")
 """Sections of the samples that are trained on, which may say how long these are."""
 _ANOTHER_DATA: Final = compiled(r"eval|valid|test|reward|critic|judge|teacher")
-_BATCH: Final = words("batch_size")
-"""What one step takes, where the steps that are accumulated, or the samples of them all, are counted beside it."""
-_TOTAL: Final = words("global_batch_size total_batch_size effective_batch_size")
-_MOST_SAMPLES: Final = 8_192
-"""Above it, a total is one of tokens."""
 _MODEL_KEYS: Final = word_set("model_keys")
 _CERTAIN: Final = word_set("certain_model_keys")
 _FAMILY: Final = compiled(r"[A-Za-z]{2}")
@@ -231,12 +225,8 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
             _said(own, table["otherwise"]),
             _said(samples, of_data),
         ]
-        for field, readings in (
-            *(pair for said_ in further for pair in said_.items()),
-            ("micro_batch", list(_accumulated(own))),
-        ):
+        for field, readings in (pair for said_ in further for pair in said_.items()):
             said.setdefault(field, readings)
-        said.setdefault("grad_accum", list(_of_total(own, said)))
     said = _by_words(own, training=training) | {field: readings for field, readings in said.items() if readings}
     said.setdefault("model", list(_models(own)))
     said["method"] = [r for r in said.get("method", ()) if r[1] == "qlora"] or said.get("method", [])
@@ -260,7 +250,6 @@ _OF_SERVERS: Final = frozenset(
 )
 _WHEN_TRAINING: Final = {"gpu_memory_utilization": "rollout.gpu_memory_utilization"}
 _ONLY_TRAINING: Final = words("micro_batch grad_accum lora.r grad_ckpt global_batch generations")
-_STEPS: Final = words("grad_accum")
 
 
 def _means(key: str, fields: frozenset[str]) -> bool:
@@ -323,36 +312,6 @@ def _said(entries: Sequence[tuple[str, Entry]], rows: Mapping[str, tuple[str, Co
                 said.setdefault(field, []).append((field, [value] if field == "offload" else value, entry))
                 break
     return said
-
-
-def _accumulated(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:
-    """``batch_size`` in the section that says over how many steps gradients are accumulated, or how many samples all of
-    them take: the micro batch, unless another key there speaks of batches (``mini_batch_size``).
-    """
-    sections = {key.rpartition(".")[0] for key, _ in entries if key.rpartition(".")[2] in _TOTAL}
-    sections |= {key.rpartition(".")[0] for key, _ in entries[:_MAX_BY_WORDS] if _means(key, _STEPS)}
-    speaking: dict[str, set[str]] = {}
-    for key in {key for key, _ in entries if "batch" in key and not _QUIET.search(key)}:
-        section, _, last = key.rpartition(".")
-        if last not in _TOTAL:
-            speaking.setdefault(section, set()).add(key)
-    for key, entry in entries:
-        section, _, last = key.rpartition(".")
-        parted = not speaking.get(section, set()) <= {key}
-        if last in _BATCH and section in sections and not parted:
-            yield from (("micro_batch", value, entry) for value in [codecs.INT.read(entry.value)] if value is not None)
-
-
-def _of_total(entries: Sequence[tuple[str, Entry]], said: Mapping[str, list[Reading]]) -> Iterator[Reading]:
-    """The steps that are accumulated for a total, where the samples of a rank and the ranks of the run are stated."""
-    micro, gpus, nodes = ({value for _, value, _ in said.get(name, ())} for name in ("micro_batch", "gpus", "nodes"))
-    if len(micro) != 1 or len(gpus) != 1 or len(nodes) > 1:
-        return
-    each = math.prod((*micro, *gpus, *nodes))
-    for key, entry in entries:
-        total = codecs.INT.read(entry.value) if key.rpartition(".")[2] in _TOTAL else None
-        if total is not None and total <= _MOST_SAMPLES and total % each == 0:
-            yield "grad_accum", total // each, entry
 
 
 def _models(entries: Sequence[tuple[str, Entry]]) -> Iterator[Reading]:

@@ -39,15 +39,6 @@ def _fill(job: Job, name: str, value: Any) -> Job:
     return job if job.get(name) is not None or value is None else _set(job, name, value)
 
 
-_LONGEST_KEY: Final = 60
-
-
-def _is_key_of(engine: Fact, fact: Fact) -> bool:
-    """Whether a fact was read off the end of an engine's own dotted key."""
-    same = (fact.value, fact.span.source, fact.span.line) == (engine.value, engine.span.source, engine.span.line)
-    return same and 0 <= (fact.span.column or 0) - (engine.span.column or 0) < _LONGEST_KEY
-
-
 def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Mapping[str, str] | None = None) -> Job:
     """The job that facts state; what they do not state stays open (see :func:`oomkb.frameworks.complete`).
 
@@ -59,13 +50,11 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
         job = _set(job, "framework", name)
     if versions:
         job = _set(job, "versions", dict(versions))
-    engines = facts.get("rollout.tensor_parallel")
+    engine = facts.get("rollout.tensor_parallel")
     # Whether sequences are split has its size from the tensor-parallel group's.
     for fact in sorted(map(_of_the_engine, facts.values()), key=lambda fact: fact.name == "sp"):
-        if engines is not None and fact.name == "tp" and _is_key_of(engines, fact):
-            continue
-        if fact.name == "model" and not fact.stated and _TO_FILL_IN.match(str(fact.value)):
-            continue
+        if engine is not None and fact.name == "tp" and (fact.value, fact.span) == (engine.value, engine.span):
+            continue  # read off the end of the engine's own key
         if (fact.stated or fact.name == "model") and (fact.name in _FIELDS or fact.name.startswith(_NESTED)):
             job = _set(job, fact.name, fact.value)
     size = facts.get("params_b")
@@ -83,8 +72,6 @@ def to_job(facts: Mapping[str, Fact], framework: str | None = None, versions: Ma
     return _meaning(_contract(job, facts, name))
 
 
-_TO_FILL_IN: Final = lazy(r"[<$]|\{\{|(?:\w{0,30}_)?args\.")
-"""A model that documentation leaves open (``<model>``, ``$MODEL``)."""
 _ENGINE_KEY: Final = lazy(
     r"(?:vllm|sglang|(?<!actor_)rollout|infer(?:ence)?|generation)[\w.\-]{0,40}(?:tensor[_-](?:model[_-])?parallel|(?<![a-z])tp(?![a-z]))"
 )
@@ -161,10 +148,6 @@ def _meaning(job: Job) -> Job:
         job = _fill(job, "quant", quant_hint(job.model))  # adapters on a checkpoint that is stored so
     if job.quant in ("nf4", "nf4-double") and job.method == "lora":
         job = _set(job, "method", "qlora")
-    if job.method in ("full", "freeze") and job.quant in ("nf4", "nf4-double", "int8"):
-        job = _set(job, "quant", "none")
-    if job.tp is not None and job.objective == "inference" and job.gpus is None and job.world is None:
-        job = _set(job, "gpus", job.tp * (job.pp or 1))
     return job
 
 
@@ -209,9 +192,7 @@ def contract_facts(facts: Mapping[str, Fact], framework: str | None) -> Iterator
             yield _renamed(fact, name, fact.value)
     method, quant = facts.get("method"), facts.get("quant")
     four_bit = quant is not None and quant.value in ("nf4", "nf4-double")
-    if quant is not None and four_bit and method is not None and method.value == "lora":
-        yield _renamed(quant, "method", "qlora")
-    elif method is None and facts.get("lora.r") is not None:
+    if method is None and facts.get("lora.r") is not None:
         yield _renamed(facts["lora.r"], "method", "qlora" if four_bit else "lora")
     elif method is None and (low_rank := facts.get("optimizer")) is not None:
         kind = str(low_rank.value).partition("_")[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
@@ -109,24 +110,14 @@ def _word(text: str, low: int, high: int) -> Word:
 
 def _flow_words(text: str, low: int, high: int) -> list[Word]:
     """The strings of a ``["--a", "b"]``."""
+    import yaml
+
     words: list[Word] = []
-    at = low + 1
-    while at < high - 1:
-        char = text[at]
-        if char in "\"'":
-            close = text.find(char, at + 1, high)
-            if close < 0:
-                break
-            words.append(_word(text, at + 1, close))
-            at = close + 1
-        elif char in ", \t\r\n[]":
-            at += 1
-        else:
-            stop = at
-            while stop < high - 1 and text[stop] not in ",]\n":
-                stop += 1
-            words.append(_word(text, at, at + len(text[at:stop].rstrip())))
-            at = stop
+    with suppress(yaml.YAMLError):
+        for token in yaml.scan(text[low:high], yaml.SafeLoader):
+            if isinstance(token, yaml.ScalarToken):
+                quote = 1 if token.style else 0
+                words.append(_word(text, low + token.start_mark.index + quote, low + token.end_mark.index - quote))
     return words
 
 

@@ -5,7 +5,7 @@ and :mod:`in_words` by what a person writes.
 """
 
 from oomdoc.intake.outcomes.decide import failure_of, is_asserted, outcome_of
-from oomdoc.intake.outcomes.in_words import OTHER_SUBJECT, complaint_of, of_engine_that_runs
+from oomdoc.intake.outcomes.in_words import OTHER_SUBJECT, complaint_of, question_of_figures
 from oomdoc.intake.outcomes.rows import row_of, rows
 
 __all__ = [
@@ -13,8 +13,8 @@ __all__ = [
     "complaint_of",
     "failure_of",
     "is_asserted",
-    "of_engine_that_runs",
     "outcome_of",
+    "question_of_figures",
     "row_of",
     "rows",
 ]

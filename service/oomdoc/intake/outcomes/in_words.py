@@ -9,7 +9,6 @@ from oomdoc.evidence import Outcome, Signal, Span
 from oomdoc.intake.asked import asked_in
 from oomdoc.intake.lines import Line
 from oomdoc.intake.outcomes.decide import MAX_CHARS, MAX_TRIED, NAMED, is_denied, memory_named, names_memory
-from oomdoc.intake.outcomes.rows import row_of
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import asks_on
 from oomdoc.intake.statements.complaints import read_asked
@@ -18,8 +17,6 @@ from oomdoc.intake.topics import SHOWN, topics_in
 _RE: Final = patterns(__file__)
 OTHER_SUBJECT: Final = "other-subject"
 """Name of the outcome of a text that tells or asks of something else than memory, in words alone."""
-_CACHE_MADE: Final = frozenset({"vllm-kv-cache-memory", "vllm-concurrency", "vllm-blocks", "sglang-slots"})
-"""What an engine prints once its cache is on the card."""
 _COMPLAINS: Final = 0.6
 """Probability of a complaint from which one counts where nothing failed by name."""
 _COMPLAINS_PLAINLY: Final = 0.7
@@ -45,10 +42,6 @@ _COMPLAINS_IN_A_QUESTION: Final = 0.3
 """Probability of a complaint below which such a sentence speaks of no failure."""
 _OTHER_SUBJECT: Final = 0.6
 """Probability that a text is about something else than memory from which no figure is given for it."""
-_SOLVED: Final = 0.6
-"""Probability that all is well now from which nothing failed."""
-_SOLVED_IN_WORDS: Final = 0.3
-"""The same where a sentence says so in so many words."""
 
 
 def complaint_of(
@@ -70,9 +63,6 @@ def complaint_of(
     # Why a running engine holds its share has an answer, and nothing failed.
     why_held = wanted.wanted == "reserved" and (serves or wanted.engine is not None)
     if outcome is not None and said:
-        over = any(True for line in prose[:MAX_TRIED] for _ in row_of("solved").matches(line.text[:MAX_CHARS]))
-        if asked.solved >= (_SOLVED_IN_WORDS if over else _SOLVED):
-            return Outcome("healthy", "solved", outcome.span, None, 0.8)
         within = asks_on(outcome.span.text, outcome.span.column - 1)
         # A question of a topic that is known, with no complaint in it, whatever sign ends it.
         of_topic = asked.complaint < min(asked.question, _COMPLAINS_IN_A_QUESTION)
@@ -126,12 +116,8 @@ def _topic_in(words: str) -> float:
     return max(topics_in(words).values(), default=0.0)
 
 
-def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], prose: Sequence[Line]) -> Outcome | None:
-    """The outcome; where an engine's log shows its cache made and nothing failed, what it is said to hold is its share.
-
-    Words for growth over time stay a complaint: the share does not grow. A question behind figures that a person
-    measured is one, whatever else is said.
-    """
+def question_of_figures(outcome: Outcome | None, signals: Sequence[Signal], prose: Sequence[Line]) -> Outcome | None:
+    """The outcome; a question behind figures that a person measured is one, whatever else is said."""
     if outcome is None or outcome.name not in ("said-growth", "complaint"):
         return outcome
     asks = any("?" in line.text or "？" in line.text for line in prose)
@@ -140,7 +126,4 @@ def of_engine_that_runs(outcome: Outcome | None, signals: Sequence[Signal], pros
     measured = any(signal.name == "worked-at" and signal.data.get("measured") for signal in signals)
     if asks and (on_a_line or (outcome.name == "complaint" and measured)):
         return _question(outcome.span)
-    if outcome.memory == "host" or not any(signal.name in _CACHE_MADE for signal in signals):
-        return outcome
-    grows = any(_RE["over_time"].search(line.text[:MAX_CHARS]) for line in prose[:MAX_TRIED])
-    return outcome if grows else Outcome("healthy", "healthy", outcome.span, None, 0.8)
+    return outcome

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
+from oomdoc.intake.numbers import DIGITS
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
-from oomdoc.intake.prose.sizes import DIGITS
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
 from oomkb.kept import compiled
 from oomkb.units import billions, of_experts
@@ -98,7 +98,7 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             sure = base - 0.1 + (0.15 if "param" in hit[0].lower() or "参" in hit[0] else 0.0)
             sure -= doubt(line.text, hit.start(), hit.end())
             card = gpus.find(hit[0][:6].strip("的 -")) is not None
-            aside = _role(line.text, hit.start(), hit.end()) or _is_active(line.text, hit.start(), hit.end())
+            aside = _role(line.text, hit.start(), hit.end()) or _is_active(line.text, hit.start())
             if value > 0 and not card and not aside:
                 yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
 
@@ -162,10 +162,9 @@ def _role(text: str, start: int, end: int) -> bool:
     return bool(_RE["other_role"].search(text[max(0, start - 40) : start]) or _RE["role_behind"].match(text, end))
 
 
-def _is_active(text: str, start: int, end: int) -> bool:
+def _is_active(text: str, start: int) -> bool:
     """Whether a size is what of a mixture of experts is active for one token: no size of the model."""
-    before = _RE["active_before"].search(text[max(0, start - 32) : start])
-    return before is not None or _RE["active_behind"].match(text, end) is not None
+    return _RE["active_before"].search(text[max(0, start - 32) : start]) is not None
 
 
 def _mentioned(line: Line, found: ModelMention, base: float) -> Iterator[Fact]:
@@ -180,7 +179,7 @@ def _mentioned(line: Line, found: ModelMention, base: float) -> Iterator[Fact]:
         return
     minus = doubt(text, start, end)
     if not found.named:
-        size = billions(mention) if not _is_active(text, start, end) else None
+        size = billions(mention) if not _is_active(text, start) else None
         if size is not None and not _RE["share"].match(text[end - 1 : end + 4]) and base > 0.7:
             come = 0.03 if _RE["changed"].search(text[max(0, start - 12) : start]) else 0.0
             yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))

@@ -141,28 +141,20 @@ def _stated(line: Line, fact: str, value: Any, sure: float, found: re.Match[str]
     ):
         return  # the KV cache's
     off = negated(text, found.start()) or denied(text, found.end())
-    doubted = doubt(text, found.start(), found.end())
-    if fact == "dtype" and doubted >= _OF_OTHERS and not is_need_asked(text, found.start()):
-        return  # what others load it in
-    sure -= min(0.12, doubted)
+    sure -= min(0.12, doubt(text, found.start(), found.end()))
     needed = fact != "dtype" and is_need_asked(text, found.start())
     if _RE["listed"].match(text, found.end()) or needed:
         return
     if not off:
-        mixed = fact == "dtype" and value in _SIXTEEN_BITS and _RE["mixed"].search(text[:_READ]) is not None
-        mixed = mixed and _RE["pure"].search(text[max(0, found.start() - 16) : found.start()]) is None
         yield Fact(fact, value, span, "prose", max(0.5, sure))
-        if mixed:
+        if fact == "dtype" and value in _SIXTEEN_BITS and _RE["mixed"].search(text[:_READ]):
             yield Fact("autocast", value, span, "prose", max(0.5, sure))
     elif fact == "grad_ckpt":
-        if _RE["either"].search(text[max(0, found.start() - 20) : found.start()]) is None:
-            yield Fact("grad_ckpt", False, span, "prose", sure + 0.02)
+        yield Fact("grad_ckpt", False, span, "prose", sure + 0.02)
     elif fact == "method" and value in ("lora", "qlora"):
         yield Fact("method", "full", span, "prose", 0.66)
 
 
-_OF_OTHERS: Final = 0.6
-"""Doubt of a clause that tells of other people's runs."""
 _SIXTEEN_BITS: Final = ("bf16", "fp16", "bfloat16", "float16")
 _READ: Final = 2_000
 """Characters of a line in which training is said to be in mixed precision."""
@@ -197,16 +189,12 @@ def read_objective(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
 
 def _first(row: _Word, literal: str, lines: Sequence[Line]) -> tuple[Line, int] | None:
     """Where a word first says what the job is for."""
-    planned = None
     for line in lines:
         if literal in line.low:
             for found in row.spelling.finditer(line.raw):
-                if not _is_aim(line.raw, row, found):
-                    continue
-                if _RE["later"].search(line.raw[max(0, found.start() - 48) : found.start()]) is None:
+                if _is_aim(line.raw, row, found):
                     return line, found.end()
-                planned = planned or (line, found.end())
-    return planned
+    return None
 
 
 def _is_aim(text: str, row: _Word, found: re.Match[str]) -> bool:

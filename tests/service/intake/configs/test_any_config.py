@@ -317,13 +317,6 @@ def test_in_a_run_that_trains_an_engine_s_settings_are_not_the_run_s():
     assert (said["micro_batch"], said["seq_len"]) == (2, 512)
 
 
-@pytest.mark.parametrize("count", ["gradient_accumulation", "accumulation_steps"])
-def test_a_batch_size_beside_accumulated_steps_is_one_step_s(count):
-    text = f"task: x\nbase_model: org/thing-1b\ntuning:\n  batch_size: 4\n  {count}: 8\n  lr: 1e-5\ndata:\n  batch_size: 64\n"
-    assert fields_of(text)[1]["micro_batch"] == 4
-    assert "micro_batch" not in fields_of(text.replace(f"  {count}: 8\n", ""))[1]
-
-
 def test_a_section_that_its_own_switch_turns_off_says_nothing():
     text = (
         "learning:\n  lr: 1e-5\n  micro_batch_size: 1\n  grad_accumulation_steps: 4\nbnb_cfgs:\n  use_bnb: {}\n  load_in_4bit: true\n"

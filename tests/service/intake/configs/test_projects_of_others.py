@@ -31,9 +31,6 @@ SECTIONS = "trainer:\n  learning_rate: 1e-4\n  num_epochs: 3\n  weight_decay: 0.
     [
         ("t.sh", train("--max_length 2048 --micro_bsz 2"), {"seq_len": 2048, "micro_batch": 2}),
         ("t.sh", train("--block_size 512 --device_batch_size 8"), {"seq_len": 512, "micro_batch": 8}),
-        ("t.sh", "torchrun --nproc_per_node 4 " + train("--micro_batch_size 2 --global_batch_size 64")[8:], {"grad_accum": 8}),
-        ("t.sh", "torchrun --nproc_per_node 1 " + train("--batch_size 4 --total_batch_size 64")[8:], {"micro_batch": 4, "grad_accum": 16}),
-        ("t.sh", "torchrun --nproc_per_node 1 " + train("--batch_size 4 --total_batch_size 524288")[8:], {"grad_accum": None}),
         ("t.sh", train("--train_type custom_qlora"), {"method": "qlora"}),
         ("t.sh", train("--finetune_type full_finetune"), {"method": "full"}),
         ("t.sh", train("--train_type hqq_dora"), {"method": None}),
@@ -138,13 +135,6 @@ def test_what_is_added_to_an_array_in_pieces_is_one_command() -> None:
     assert (job.micro_batch, job.tp, job.objective) == (2, 4, "pretrain")
 
 
-def test_an_argument_that_is_not_given_is_empty() -> None:
-    text = 'STAGE=$1\nif [ "$STAGE" == "" ]; then\n  STAGE=2\nfi\ndeepspeed {0}'
-    assert job_of(text.format(train("--zero_stage $STAGE --lora_r 4")[8:]), "run.sh").sharding == "zero2"
-    asked = text.replace('"" ]', '"a" ]')
-    assert job_of(asked.format(train("--zero_stage $STAGE --lora_r 4")[8:]), "run.sh").sharding is None
-
-
 @pytest.mark.parametrize(
     ("label", "card"), [("nvidia-gpu-l4:1", "L4"), ("nvidia-l40s:2", "L40S"), ("A100-80GB:8", "A100-80GB")]
 )
@@ -171,7 +161,6 @@ COMPOSE = "services:\n  o:\n    image: ollama/ollama\n    environment:\n      - 
         ("l.sh", "python -m llama_cpp.server --model a-7b.Q4_K_M.gguf --n_ctx 4096 \\\n  --port 1\n", {"serving.kv_dtype": "q8_0"}, "python -m llama_cpp.server --model a-7b.Q4_K_M.gguf --n_ctx 4096 --type_k 8 --type_v 8 --flash_attn true \\\n  --port 1\n"),
         ("w.sh", "bash run_inner.sh " + VERL.partition("main_ppo ")[2], {"fused_ce": True}, "bash run_inner.sh " + VERL.partition("main_ppo ")[2]),
         ("t.yaml", SECTIONS.format("slurm:\n  num_nodes: 2\n  gpus_per_node: 4\nlora_r: 4\nmicro_batch_size: 2\nseq_len: 64\n"), {"nodes": 3}, SECTIONS.format("slurm:\n  num_nodes: 3\n  gpus_per_node: 4\nlora_r: 4\nmicro_batch_size: 2\nseq_len: 64\n")),
-        ("t.sh", "torchrun --nproc_per_node 1 " + train("--batch_size 4 --total_batch_size 64")[8:], {"grad_accum": 8}, "torchrun --nproc_per_node 1 " + train("--batch_size 4 --total_batch_size 64")[8:]),
     ],
 )  # fmt: skip
 def test_what_is_written(name: str, text: str, changes: dict[str, Any], wanted: str) -> None:

@@ -178,27 +178,6 @@ def test_the_words_of_so_many_keys_and_no_more_are_looked_at(monkeypatch):
     assert 0 < len(set(seen)) <= guessing._MAX_BY_WORDS
 
 
-ELEMENTS = """\
-declare -A BATCH
-BATCH["small"]=16
-BATCH["large"]=4
-declare -A SHARD=([small]=zero2 [large]="zero3")
-LENGTHS=(1024 4096)
-KEY="${1:-large}"
-BS="${BATCH[$KEY]:-8}"
-swift sft --model Qwen/Qwen2.5-7B --train_type lora --deepspeed ${SHARD[$KEY]} \\
-    --per_device_train_batch_size $BS --max_length ${LENGTHS[1]}
-"""
-
-
-def test_elements_of_arrays_are_what_their_script_sets():
-    job = job_of(ELEMENTS, "run.sh")
-    assert (job.micro_batch, job.sharding, job.seq_len) == (4, "zero3", 4096)
-    done = patch(ELEMENTS, filename="run.sh", changes={"micro_batch": 2})
-    assert 'BATCH["large"]=2' in done.text
-    assert 'BATCH["small"]=16' in done.text
-
-
 @pytest.mark.parametrize(
     ("text", "name"),
     [

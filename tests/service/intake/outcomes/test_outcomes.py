@@ -92,7 +92,6 @@ def test_mentions_that_say_nothing_ran_out(text):
     ("text", "memory"),
     [
         ("Training OOMs after 300 steps.", "device"),
-        ("It cannot train without running OOM.", "device"),
         ("Why does it OOM on a 24 GB card?", "device"),
         ("I couldn't finish the run due to OOM.", "device"),
         ("The 70B does not fit on two cards.", "device"),

@@ -60,41 +60,6 @@ def balanced(text: str, at: int, end: int) -> int:
     return at + 1
 
 
-_ELEMENT: Final = lazy(r"([A-Za-z_]\w{0,80})?\[([^\]\n]{1,80})\]=")
-
-
-def element_of(text: str, word: Word, array: str, index: int, variables: Mapping[str, Variable]) -> Variable | None:
-    """The element that a word sets: ``SIZES["qwen"]=16``, or in ``array`` one of ``([qwen]=16)`` or ``(16 32)``.
-
-    It is kept as a variable under ``SIZES[qwen]``.
-    """
-    found = _ELEMENT.match(text, word.start, word.end)
-    name = found[1] or array if found is not None else array
-    if not name or (found is None and not array) or (found is not None and bool(found[1]) == bool(array)):
-        return None
-    element = _element_name(name, found[2] if found is not None else str(index), variables)
-    if element is None:
-        return None
-    start, end = found.end() if found is not None else word.start, word.end
-    quoted = end - start > 1 and text[start] == text[end - 1] and text[start] in "\"'"
-    span = (start + 1, end - 1) if quoted else (start, end)
-    raw = text[slice(*span)]
-    value = Word(raw, start, end, text[start] if quoted else "", span, resolved="$" not in raw and "`" not in raw)
-    return Variable(element, value, (word.start, start))
-
-
-def _element_name(array: str, index: str, variables: Mapping[str, Variable]) -> str | None:
-    key, known = expand(index.strip("\"'"), variables)
-    return f"{array}[{key}]" if known and key not in ("@", "*") else None
-
-
-def _named(name: str, rest: str, variables: Mapping[str, Variable]) -> tuple[str, str]:
-    """The variable that ``NAME`` with what follows it in braces means, an element among them, and what is left."""
-    stop = balanced(rest, 0, len(rest)) if rest[:1] == "[" else 0
-    element = _element_name(name, rest[1 : stop - 1], variables) if stop > 1 else None
-    return (element, rest[stop:]) if element is not None else (name, rest)
-
-
 _BASE: Final = lazy(r"[A-Za-z_]\w{0,80}|\d{1,2}(?=:?[-=])")
 
 
@@ -107,9 +72,9 @@ def write_through(word: Word, raw: str, text: str, variables: Mapping[str, Varia
     base = _BASE.match(name) if raw.startswith("$") else None
     if base is None:
         return None
-    named, rest = _named(base[0], name[base.end() :], variables)
-    known = variables.get(named)
-    if known is not None and (not rest or (named != base[0] and known.word.resolved)):
+    rest = name[base.end() :]
+    known = variables.get(base[0])
+    if known is not None and not rest:
         word.value_span, word.shared, word.quote = known.word.value_span, True, known.word.quote
         return None
     default = DEFAULT.match(rest)
@@ -131,8 +96,8 @@ def expand(raw: str, variables: Mapping[str, Variable]) -> tuple[str, bool]:
 
     def one(match: re.Match[str]) -> str:
         nonlocal resolved
-        named, rest = _named(match[1] or match[2], match[3] or "", variables)
-        known = variables.get(named)
+        rest = match[3] or ""
+        known = variables.get(match[1] or match[2])
         default = DEFAULT.match(rest)
         if known is not None and known.word.resolved and (default or not rest):
             return known.word.text[:4000]

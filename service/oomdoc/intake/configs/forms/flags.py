@@ -283,8 +283,6 @@ def _commands(
     depth = int(nested)
     commands: list[Command] = []
     for command in shell.commands:
-        if command.runs is False:
-            continue
         commands.append(command)
         for variable in command.variables:
             low, high = variable.word.value_span

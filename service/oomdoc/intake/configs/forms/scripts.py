@@ -17,20 +17,16 @@ _BATCH: Final = compiled(
     r"|(?:^[ \t]{0,8}#PBS[ \t]{1,8}-l[^\n#]{0,80}?\b|(?<=:))(?P<pbs>select|ngpus)=(?P<number>[0-9]{1,4})",
     re.M,
 )
-_GPUS: Final = compiled(r"(?:gpu:)?(?:[A-Za-z][\w.-]{0,40}:)?([0-9]{1,4})\Z")
 
 
 def batch_requests(text: str, start: int, end: int) -> list[Entry]:
-    """The nodes and GPUs that a batch job's first lines ask for; of ``gpu:a100:8`` the number."""
+    """The nodes and GPUs that a batch job's first lines ask for."""
     out: list[Entry] = []
     if text.find("#SBATCH", start, end) < 0 and text.find("#PBS", start, end) < 0:
         return out
     for found in _BATCH.finditer(text, start, end):
         name, value = (n for n in ("long", "short", "pbs", "value", "number") if found[n] is not None)
         low, high = found.span(value)
-        count = _GPUS.match(found[value]) if "gpu" in found[name] or found[name] in ("gres", "G") else None
-        if count is not None:
-            low = found.start(value) + count.start(1)
         out.append(
             Entry(
                 key=found[name],

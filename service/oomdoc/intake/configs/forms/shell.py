@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oomdoc.intake.configs.forms.branches import Branches
-from oomdoc.intake.configs.forms.expansion import arithmetic, balanced, braces, element_of, expand, write_through
+from oomdoc.intake.configs.forms.expansion import arithmetic, balanced, braces, expand, write_through
 from oomdoc.intake.configs.forms.words import UNIT_COMMANDS, Command, Heredoc, Shell, Variable, Word, declares
 from oomdoc.intake.configs.wordlist import words
 
@@ -35,7 +35,7 @@ class _Tokeniser:
     def __init__(self, text: str, start: int, end: int, *, folded: bool = False) -> None:
         self.text, self.at, self.end, self.folded = text, start, end, folded
         self.out = Shell()
-        self.branches = Branches(text, self.out.variables)
+        self.branches = Branches(text)
         self.command = Command(start=start)
         self.word: Word | None = None
         self.word_parts: list[str] = []
@@ -88,13 +88,6 @@ class _Tokeniser:
         if not command.words and not command.variables:
             command.start = word.start
             self.mark_orphan(word)
-        array = command.array.lstrip("+") if self.in_array else ""
-        sets = array or declares(command.words)
-        element = element_of(self.text, word, array, len(command.words), self.out.variables) if sets else None
-        if element is not None and self.branches.runs:
-            self.out.variables[element.name] = element
-        if element is not None and not array:
-            return
         if declares(command.words):
             match = _ASSIGN.match(self.text, word.start, word.end)
             if match and match[1] in UNIT_COMMANDS:
@@ -103,7 +96,8 @@ class _Tokeniser:
                 self.assign(word, match)
                 return
             if word.text in _SKIPPED and not word.quote and not command.words:
-                self.branches.keyword(word.text)
+                if word.text == "fi":
+                    self.branches.close()
                 return
         command.words.append(word)
         command.end = word.end
@@ -131,13 +125,11 @@ class _Tokeniser:
         command = self.command
         exported = bool(command.words) and command.words[0].text in ("export", "env")
         runs = self.branches.runs
-        value.resolved = value.resolved and runs is True
+        value.resolved = value.resolved and runs
         variable = Variable(match[1], value, (match.start(1), match.end(1)), exported)
         command.variables.append(variable)
         command.end = word.end
-        if runs is None and match[1] not in self.out.variables:
-            self.branches.doubtful.add(match[1])
-        elif runs is None and "$" not in raw:
+        if not runs and match[1] in self.out.variables and "$" not in raw:
             self.set_again.add(match[1])
         if runs and (match[1] not in self.out.variables or value.resolved):
             self.out.variables[match[1]] = variable

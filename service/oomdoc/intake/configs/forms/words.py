@@ -59,8 +59,8 @@ class Command:
     orphan: str = ""
     array: str = ""
     """The array or the variable that the words stand in; with ``+`` where they are added to it."""
-    runs: bool | None = True
-    """Whether it stands in an arm that is run; ``None`` where nobody knows."""
+    runs: bool = True
+    """Whether it is run for sure: not where it stands in an arm of ``if`` or ``case``."""
 
 
 @dataclass(slots=True)
