@@ -509,3 +509,13 @@ def test_rows_that_workers_copy_are_a_matter_of_training() -> None:
     )
     assert "Keep the samples in Arrow" in text
     assert "quantized model" not in text
+
+
+def test_memory_that_slurm_gives_by_the_processor_is_the_jobs_limit() -> None:
+    text = (
+        "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=4\n#SBATCH --cpus-per-task=8\n#SBATCH --mem-per-cpu=4G\n"
+        "#SBATCH --gres=gpu:a100:4\nsrun python train.py --model llama2-13b\n"
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=889120.0. Some of the step tasks have been OOM Killed.\n"
+        "node has 1TB of RAM and free -g on it says 870 free"
+    )
+    assert document(text)["facts"]["host_gib"]["value"] == 128

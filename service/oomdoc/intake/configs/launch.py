@@ -11,8 +11,10 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.table import Reading, norm
 from oomdoc.intake.configs.values import number, whole
 from oomdoc.intake.configs.wordlist import meanings
+from oomdoc.intake.numbers import to_bytes
 from oomkb.frameworks import LAUNCHERS
 from oomkb.kept import lazy
+from oomkb.units import GIB
 
 _ASKED: Final = lazy(r"(?P<gpu>[A-Za-z][\w-]{1,30})(?::[0-9]{1,4}GB)?(?::(?P<count>[0-9]{1,2}))?\Z")
 
@@ -210,6 +212,15 @@ def _of_slurm(entries: list[Entry]) -> Iterator[Reading]:
         if each is not None and tasks in said:
             said.setdefault(field, (each[0] * said[tasks][0], said[tasks][1]))
     yield from ((field, *said[field]) for field in ("nodes", "gpus", "world") if field in said)
+    memory = next((e for e in entries if _SLURM.get(norm(e.key)) == "memory_per_cpu" and e.scope in _REQUESTS), None)
+    if memory is not None and (found := _MEMORY.match(str(memory.value))) is not None:
+        one = (1, memory)
+        cpus = said.get("cpus_per_task", one)[0] * said.get("tasks_per_node", said.get("tasks", one))[0]
+        yield "host_gib", cpus * to_bytes(found[1], found[2] or "M") / GIB, memory
+
+
+_MEMORY: Final = lazy(r"([0-9]{1,7})([KMGT]?)\Z", re.IGNORECASE)
+"""A size as Slurm takes it: in megabytes where no unit is given."""
 
 
 def _by_mpi(entries: list[Entry], *, started: bool) -> Iterator[Reading]:
