@@ -6,6 +6,7 @@ Deterministic: moves have a fixed order, ties are broken by name.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, combinations, islice
@@ -25,6 +26,7 @@ def cheapest_sets(
     sizes: Sequence[int],
     agree: Callable[[int, int], bool],
     chosen_from: Callable[[Any], Any] | None = None,
+    most: float = math.inf,
 ) -> Iterator[tuple[int, ...]]:
     """The sets of these sizes whose members agree pairwise, the cheapest first; members are places in ``costs``.
 
@@ -32,8 +34,12 @@ def cheapest_sets(
 
     :param agree: asked once for each pair, and only for those in sets that are looked at.
     :param chosen_from: which of many sets at once are looked at: (sets, members), a missing member -1, to (sets,).
+    :param most: the cost above which no set is asked for.
     """
     members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
+    if most < math.inf:
+        kept = totals <= most
+        members, totals = members[kept], totals[kept]
     known: dict[tuple[int, int], bool] = {}
 
     def agreed(pair: tuple[int, int]) -> bool:
@@ -81,7 +87,8 @@ def _cheapest_first(members: Any, totals: Any) -> Iterator[Any]:
         # All of one cost come together.
         bound = np.partition(totals, wanted)[wanted] if wanted < len(totals) else math.inf
         rows = np.flatnonzero((totals > below) & (totals <= bound))
-        yield rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
+        if len(rows):
+            yield rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
         below, wanted = bound, wanted * 8
 
 
@@ -94,6 +101,8 @@ _SURROGATE_MARGIN: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
 _WORSE: Final = 1.0
 """How much more painful than the best a set may seem that is still asked about: together, moves may cost less."""
+_ROUNDING: Final = 1e-6
+"""By how much a set's pain may differ with the order in which it is added up, and more."""
 _STEPS: Final = 12
 """Moves of the longest plan that is put together one by one."""
 _TRIED: Final = 5
@@ -133,7 +142,7 @@ class Search:
         """The least painful set that fits, or ``None``."""
         if is_serving(self.space.prices.job):
             return self._exhaust()
-        best = self._verify(self._explore())
+        best = self._verify()
         if best is not None:
             return self._relaxed(self._trimmed(best))
         if self.goal.hardware:
@@ -172,10 +181,20 @@ class Search:
         """Which of the sets have one move of hardware where the goal is more of it, and else none."""
         return self._hardware[sets].sum(axis=1) == self.goal.hardware
 
-    def _explore(self) -> Iterator[tuple[int, ...]]:
+    def _apart(self, count: int) -> Any:
+        """(count + 1, count + 1) whether two of the first candidates share no remedy; the last one is no move at all.
+
+        Most sets hold two variants of one remedy: these need no price to be ruled out.
+        """
+        names = [*(single.move.names for single in self.candidates[:count]), frozenset[str]()]
+        return np.array([[one.isdisjoint(other) for other in names] for one in names])
+
+    def _explore(self, most: float) -> Iterator[tuple[int, ...]]:
         """Sets that the stand-in takes to fit, or nearly, the least painful first; in a set other hardware comes first.
 
         Nothing joins a set that is small enough; what comes before its members may stand before them.
+
+        :param most: the pain above which no set is asked for.
         """
 
         def filled(sets: Any) -> Any:
@@ -184,24 +203,31 @@ class Search:
             return self.space.surrogate.margin * self._stacked.process_bytes(sets) / room
 
         def likely(sets: Any) -> Any:
-            chosen = self._are_of_goal(sets)
+            chosen = apart[sets[:, ones], sets[:, others]].all(axis=1)
+            if self.goal.hardware:  # for other goals no candidate is other hardware
+                chosen &= self._are_of_goal(sets)
             chosen[chosen] = filled(sets[chosen]) <= _SURROGATE_MARGIN if chosen.any() else False
             return chosen
 
+        within = bisect_right(self._pains, most)  # a dearer one is in no set that is asked for
+        if not within:
+            return
         count = len(self.candidates)
         sizes = [size for size in range(1, _DEPTH + 1) if math.comb(count, size) <= _MOST_SETS]
+        apart, (ones, others) = self._apart(within), np.triu_indices(max(sizes), 1)
         enough: set[tuple[int, ...]] = set()
-        for found in cheapest_sets(self._pains, sizes, self._agree, likely):
+        for found in cheapest_sets(self._pains[:within], sizes, self._agree, likely, most):
             chosen = tuple(sorted(found, key=lambda place: not self._hardware[place]))
             if enough.isdisjoint(chosen[:size] for size in range(len(chosen))):
                 if filled(np.array([chosen])) <= 1.0:
                     enough.add(chosen)
                 yield chosen
 
-    def _verify(self, sets: Iterator[tuple[int, ...]]) -> Found | None:
+    def _verify(self) -> Found | None:
         """The least painful of some sets and of single moves under the real model."""
         best = self._alone()
-        for chosen in islice(sets, _KEEP):
+        most = math.inf if best is None else best.pain + _WORSE + _ROUNDING
+        for chosen in islice(self._explore(most), _KEEP):
             if best is not None and sum(self._pains[place] for place in chosen) > best.pain + _WORSE:
                 break
             found = self.price(self._moves(chosen))
