@@ -240,7 +240,7 @@ class JobDraft:
         values, head = vars(self.job), name
         if name not in values:
             head, _, tail = name.partition(".")
-            value = replace(values[head] or PARTS[head](), **{tail: value})
+            value = _part_with(values[head] or PARTS[head](), tail, value)
         values[head] = value
         self._assumed[name] = assumption
 
@@ -260,6 +260,15 @@ def _copied(job: Job) -> Job:
     copy = object.__new__(Job)
     vars(copy).update(vars(job))
     return copy
+
+
+def _part_with(part: Any, name: str, value: Any) -> Any:
+    """A part of a job with one of its fields set: as :func:`dataclasses.replace`, several times as fast."""
+    changed = object.__new__(type(part))
+    for each in part.__slots__:
+        object.__setattr__(changed, each, getattr(part, each))
+    object.__setattr__(changed, name, value)
+    return changed
 
 
 def _plain(value: Any) -> Any:

@@ -164,6 +164,17 @@ def _probes_of(literal: str) -> tuple[str, ...]:
     return tuple(sorted(literal.translate(_DIGITS).split(), key=len, reverse=True))
 
 
+def grams_of(text: str) -> frozenset[str]:
+    """Its pieces of three characters."""
+    return frozenset(map("".join, zip(text, text[1:], text[2:], strict=False)))
+
+
+@cache
+def _grams_of_probes(literal: str) -> frozenset[str]:
+    """The pieces of all words of a literal: a text that holds it has every one of them."""
+    return frozenset[str]().union(*map(grams_of, _probes_of(literal)))
+
+
 class Vocabulary:
     """The words of some lines, in lower case, without digits (which make every line of a log another one)."""
 
@@ -175,18 +186,15 @@ class Vocabulary:
         self.all = len(text) > _MAX_CHARACTERS
         """Whether there are so many words that every literal may be among them."""
         self.text = "" if self.all else text
-        self.grams = frozenset(map("".join, zip(self.text, self.text[1:], self.text[2:], strict=False)))
+        self.grams = grams_of(self.text)
 
     def may_hold(self, literal: str) -> bool:
         """False only where the literal (in lower case) is in none of the lines."""
         if self.all:
             return True
-        for probe in _probes_of(literal):
-            if len(probe) >= _GRAM and (probe[:_GRAM] not in self.grams or probe[-_GRAM:] not in self.grams):
-                return False
-            if probe not in self.text:
-                return False
-        return True
+        if not _grams_of_probes(literal) <= self.grams:
+            return False
+        return all(map(self.text.__contains__, _probes_of(literal)))
 
 
 TABLE: Final = Path(__file__).with_name("literals.json")
