@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, combinations, islice
 from typing import Any, Final
@@ -26,7 +26,6 @@ def cheapest_sets(
     sizes: Sequence[int],
     agree: Callable[[int, int], bool],
     chosen_from: Callable[[Any], Any] | None = None,
-    most: float = math.inf,
 ) -> Iterator[tuple[int, ...]]:
     """The sets of these sizes whose members agree pairwise, the cheapest first; members are places in ``costs``.
 
@@ -34,12 +33,14 @@ def cheapest_sets(
 
     :param agree: asked once for each pair, and only for those in sets that are looked at.
     :param chosen_from: which of many sets at once are looked at: (sets, members), a missing member -1, to (sets,).
-    :param most: the cost above which no set is asked for.
     """
-    members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
-    if most < math.inf:
-        kept = totals <= most
-        members, totals = members[kept], totals[kept]
+    return _agreeing(_by_cost(costs, sizes), agree, chosen_from)
+
+
+def _agreeing(
+    batches: Iterable[Any], agree: Callable[[int, int], bool], chosen_from: Callable[[Any], Any] | None
+) -> Iterator[tuple[int, ...]]:
+    """Of sets in order, many at once, those that are looked at and whose members agree pairwise."""
     known: dict[tuple[int, int], bool] = {}
 
     def agreed(pair: tuple[int, int]) -> bool:
@@ -47,11 +48,42 @@ def cheapest_sets(
             known[pair] = agree(*pair)
         return known[pair]
 
-    for rows in _cheapest_first(members, totals):
-        for row in rows if chosen_from is None else rows[chosen_from(members[rows])]:
-            chosen = tuple(place for place in members[row].tolist() if place >= 0)
+    for sets in batches:
+        for one in (sets if chosen_from is None else sets[chosen_from(sets)]).tolist():
+            chosen = tuple(place for place in one if place >= 0)
             if all(map(agreed, combinations(chosen, 2))):
                 yield chosen
+
+
+def _by_cost(costs: Sequence[float], sizes: Sequence[int], most: float = math.inf) -> Iterator[Any]:
+    """The sets (sets, members), many at once, the cheapest first, as far as they cost no more than ``most``."""
+    members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
+    if most < math.inf:
+        kept = totals <= most
+        members, totals = members[kept], totals[kept]
+    return (members[rows] for rows in _cheapest_first(members, totals))
+
+
+def _few_sets(costs: Sequence[float], depth: int, apart: Sequence[Sequence[bool]], most: float) -> Any:
+    """As :func:`_by_cost`, all at once, of sets whose members are apart: for few, arrays cost more than a loop.
+
+    :param costs: none below zero, in ascending order.
+    :param apart: by two places, whether they may stand in one set.
+    """
+    found: list[tuple[float, tuple[int, ...]]] = []
+
+    def extend(total: float, chosen: tuple[int, ...], start: int) -> None:
+        for place in range(start, len(costs)):
+            cost = total + costs[place]
+            if cost > most:
+                break
+            if all(map(apart[place].__getitem__, chosen)):
+                found.append((cost, (*chosen, place)))
+                if len(chosen) + 1 < depth:
+                    extend(cost, (*chosen, place), place + 1)
+
+    extend(0.0, (), 0)
+    return np.array([(*chosen, *(-1,) * (depth - len(chosen))) for _, chosen in sorted(found)])
 
 
 def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
@@ -101,6 +133,8 @@ _SURROGATE_MARGIN: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
 _WORSE: Final = 1.0
 """How much more painful than the best a set may seem that is still asked about: together, moves may cost less."""
+_FEW: Final = 12
+"""Moves whose sets are put together one by one."""
 _ROUNDING: Final = 1e-6
 """By how much a set's pain may differ with the order in which it is added up, and more."""
 _STEPS: Final = 12
@@ -203,7 +237,10 @@ class Search:
             return self.space.surrogate.margin * self._stacked.process_bytes(sets) / room
 
         def likely(sets: Any) -> Any:
-            chosen = apart[sets[:, ones], sets[:, others]].all(axis=1)
+            chosen = np.ones(len(sets), dtype=bool)
+            if not few:
+                ones, others = np.triu_indices(sets.shape[1], 1)
+                chosen &= apart[sets[:, ones], sets[:, others]].all(axis=1)
             if self.goal.hardware:  # for other goals no candidate is other hardware
                 chosen &= self._are_of_goal(sets)
             chosen[chosen] = filled(sets[chosen]) <= _SURROGATE_MARGIN if chosen.any() else False
@@ -214,9 +251,11 @@ class Search:
             return
         count = len(self.candidates)
         sizes = [size for size in range(1, _DEPTH + 1) if math.comb(count, size) <= _MOST_SETS]
-        apart, (ones, others) = self._apart(within), np.triu_indices(max(sizes), 1)
+        apart, few = self._apart(within), within <= _FEW
         enough: set[tuple[int, ...]] = set()
-        for found in cheapest_sets(self._pains[:within], sizes, self._agree, likely, most):
+        pains = self._pains[:within]
+        sets = [_few_sets(pains, max(sizes), apart.tolist(), most)] if few else _by_cost(pains, sizes, most)
+        for found in _agreeing(sets, self._agree, likely):
             chosen = tuple(sorted(found, key=lambda place: not self._hardware[place]))
             if enough.isdisjoint(chosen[:size] for size in range(len(chosen))):
                 if filled(np.array([chosen])) <= 1.0:
