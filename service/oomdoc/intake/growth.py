@@ -61,7 +61,7 @@ def _by_shape(lines: Sequence[Line]) -> dict[str, list[tuple[int, Signal]]]:
     rows: dict[str, list[Line]] = {}
     for line in lines[:_MAX_LINES]:
         text = line.text[:_WIDTH]
-        if any(letter.isdigit() for letter in text):
+        if any(map(str.isdigit, text)):
             rows.setdefault(line.tag + "".join(text.translate(_NO_DIGITS).split()), []).append(line)
     found: dict[str, list[tuple[int, Signal]]] = {}
     figure = _RE["figure"]

@@ -250,6 +250,16 @@ class Table:
         return found
 
     @cached_property
+    def understood(self) -> frozenset[str]:
+        """Every key that it reads, and those that are known and say nothing."""
+        return self.names | self.neutrals
+
+    @cached_property
+    def in_full(self) -> frozenset[str]:
+        """The same as flags are told apart."""
+        return frozenset(map(norm, self.understood))
+
+    @cached_property
     def neutrals(self) -> frozenset[str]:
         """Every key that is known and neutral."""
         return self.neutral.union(*(base.neutrals for base in self.bases))

@@ -242,6 +242,11 @@ class Expression:
                 return True
         return not self.literals
 
+    def held_by(self, text: str) -> tuple[str, list[str]]:
+        """A text in lower case, and those of the literals that it holds; of none, no line of it matches."""
+        low = _lowered(text)
+        return low, [literal for literal in self.literals if literal in low]
+
     def _is_absent(self, text: str) -> bool:
         """Whether a text, unless it is short, holds none of the literals."""
         return len(text) >= _MIN_PREFILTERED and not self.may_match(_lowered(text))
@@ -328,8 +333,12 @@ def candidates(expression: Expression, lines: Iterable[Item], words: Vocabulary)
         yield from lines
         return
     held = [literal for literal in literals if words.may_hold(literal)]
-    if held:
-        yield from (line for line in lines if any(literal in line.low for literal in held))
+    for line in lines if held else ():
+        low = line.low
+        for literal in held:
+            if literal in low:
+                yield line
+                break
 
 
 def found_in(expression: Expression, lines: Iterable[Line], words: Vocabulary) -> Iterator[tuple[Line, re.Match[str]]]:
