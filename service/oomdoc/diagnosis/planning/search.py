@@ -95,6 +95,13 @@ def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
     return members, totals
 
 
+@lru_cache(maxsize=8)
+def _pairs(width: int) -> tuple[Any, Any]:
+    """The columns of every pair of members."""
+    ones, others = np.triu_indices(width, 1)
+    return ones, others
+
+
 @lru_cache(maxsize=32)
 def _members(count: int, sizes: tuple[int, ...]) -> Any:
     """(sets, members) of ``count`` places, each size as :func:`itertools.combinations` has it, row by row."""
@@ -239,7 +246,7 @@ class Search:
         def likely(sets: Any) -> Any:
             chosen = np.ones(len(sets), dtype=bool)
             if not few:
-                ones, others = np.triu_indices(sets.shape[1], 1)
+                ones, others = _pairs(sets.shape[1])
                 chosen &= apart[sets[:, ones], sets[:, others]].all(axis=1)
             if self.goal.hardware:  # for other goals no candidate is other hardware
                 chosen &= self._are_of_goal(sets)
