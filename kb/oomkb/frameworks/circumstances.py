@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from inspect import isfunction
 from operator import attrgetter
 from types import MappingProxyType
@@ -81,10 +82,11 @@ def circumstance(text: str) -> Callable[[Job], bool]:
 
     :raises ValueError: for a condition of no such form.
     """
-    conditions = [_condition(word) for word in text.split()]
-    if len(conditions) == 1:
-        return conditions[0]
-    return lambda job: all(holds(job) for holds in conditions)
+    return reduce(_both, [_condition(word) for word in text.split()] or [lambda _job: True])
+
+
+def _both(first: Callable[[Job], bool], second: Callable[[Job], bool]) -> Callable[[Job], bool]:
+    return lambda job: first(job) and second(job)
 
 
 def _condition(word: str) -> Callable[[Job], bool]:
