@@ -16,7 +16,7 @@ _LOG: Final = logging.getLogger("oomdoc.service")
 
 _MODELS: Final = ("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-9b")
 _METHODS: Final = ("lora", "full", "qlora")
-COLLECT_AFTER: Final = (100_000, 1_000, 50)
+COLLECT_AFTER: Final = (20_000, 1_000, 50)
 """A diagnosis makes some ten thousand objects that live for its time and next to no cycles among them. What is older
 lies in caches: going over it held one request in two hundred up for 140 ms and found nothing."""
 
