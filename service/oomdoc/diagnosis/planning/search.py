@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, combinations, islice
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -17,119 +16,9 @@ import numpy as np
 from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.planning.moves import Goal, Move, combined, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price
+from oomdoc.diagnosis.planning.sets import agreeing, by_cost, cheapest_sets, few_sets, pairs
 from oomdoc.diagnosis.planning.space import Priced, Space, Stacked
 from oomkb.dataclass import dataclass
-
-
-def cheapest_sets(
-    costs: Sequence[float],
-    sizes: Sequence[int],
-    agree: Callable[[int, int], bool],
-    chosen_from: Callable[[Any], Any] | None = None,
-) -> Iterator[tuple[int, ...]]:
-    """The sets of these sizes whose members agree pairwise, the cheapest first; members are places in ``costs``.
-
-    Those of one cost come in the order of their members. A hundred alternatives have 180,000 sets of three.
-
-    :param agree: asked once for each pair, and only for those in sets that are looked at.
-    :param chosen_from: which of many sets at once are looked at: (sets, members), a missing member -1, to (sets,).
-    """
-    return _agreeing(_by_cost(costs, sizes), agree, chosen_from)
-
-
-def _agreeing(
-    batches: Iterable[Any], agree: Callable[[int, int], bool], chosen_from: Callable[[Any], Any] | None
-) -> Iterator[tuple[int, ...]]:
-    """Of sets in order, many at once, those that are looked at and whose members agree pairwise."""
-    known: dict[tuple[int, int], bool] = {}
-
-    def agreed(pair: tuple[int, int]) -> bool:
-        if pair not in known:
-            known[pair] = agree(*pair)
-        return known[pair]
-
-    for sets in batches:
-        for one in (sets if chosen_from is None else sets[chosen_from(sets)]).tolist():
-            chosen = tuple(place for place in one if place >= 0)
-            if all(map(agreed, combinations(chosen, 2))):
-                yield chosen
-
-
-def _by_cost(costs: Sequence[float], sizes: Sequence[int], most: float = math.inf) -> Iterator[Any]:
-    """The sets (sets, members), many at once, the cheapest first, as far as they cost no more than ``most``."""
-    members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
-    if most < math.inf:
-        kept = totals <= most
-        members, totals = members[kept], totals[kept]
-    return (members[rows] for rows in _cheapest_first(members, totals))
-
-
-def _few_sets(costs: Sequence[float], depth: int, apart: Sequence[Sequence[bool]], most: float) -> Any:
-    """As :func:`_by_cost`, all at once, of sets whose members are apart: for few, arrays cost more than a loop.
-
-    :param costs: none below zero, in ascending order.
-    :param apart: by two places, whether they may stand in one set.
-    """
-    found: list[tuple[float, tuple[int, ...]]] = []
-
-    def extend(total: float, chosen: tuple[int, ...], start: int) -> None:
-        for place in range(start, len(costs)):
-            cost = total + costs[place]
-            if cost > most:
-                break
-            if all(map(apart[place].__getitem__, chosen)):
-                found.append((cost, (*chosen, place)))
-                if len(chosen) + 1 < depth:
-                    extend(cost, (*chosen, place), place + 1)
-
-    extend(0.0, (), 0)
-    return np.array([(*chosen, *(-1,) * (depth - len(chosen))) for _, chosen in sorted(found)])
-
-
-def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
-    """(sets, members) places in ascending order, the missing ones of smaller sets -1 at the end, and (sets,) costs."""
-    members, padded = _members(len(costs), tuple(sizes)), np.append(costs, 0.0)
-    totals = np.zeros(len(members))
-    for column in members.T:
-        totals += padded[column]
-    return members, totals
-
-
-@lru_cache(maxsize=8)
-def _pairs(width: int) -> tuple[Any, Any]:
-    """The columns of every pair of members."""
-    ones, others = np.triu_indices(width, 1)
-    return ones, others
-
-
-@lru_cache(maxsize=32)
-def _members(count: int, sizes: tuple[int, ...]) -> Any:
-    """(sets, members) of ``count`` places, each size as :func:`itertools.combinations` has it, row by row."""
-    members = np.full((sum(math.comb(count, size) for size in sizes), max(sizes)), -1, dtype=np.int16)
-    start = 0
-    for size in sizes:
-        end = start + math.comb(count, size)
-        places = chain.from_iterable(combinations(range(count), size))
-        members[start:end, :size] = np.fromiter(places, dtype=np.int16).reshape(-1, size)
-        start = end
-    return members
-
-
-_AT_ONCE: Final = 512
-"""Sets that are put in order first; few searches ask for more, and each time eight times as many follow."""
-
-
-def _cheapest_first(members: Any, totals: Any) -> Iterator[Any]:
-    """The rows of the sets, many at once, the cheapest first, of one cost in the order of their members."""
-    below, wanted = -math.inf, _AT_ONCE
-    while below < math.inf:
-        # All of one cost come together.
-        bound = np.partition(totals, wanted)[wanted] if wanted < len(totals) else math.inf
-        rows = np.flatnonzero((totals > below) & (totals <= bound))
-        if len(rows):
-            yield rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
-        below, wanted = bound, wanted * 8
-
 
 _DEPTH: Final = 5
 _MOST_SETS: Final = 60_000
@@ -246,7 +135,7 @@ class Search:
         def likely(sets: Any) -> Any:
             chosen = np.ones(len(sets), dtype=bool)
             if not few:
-                ones, others = _pairs(sets.shape[1])
+                ones, others = pairs(sets.shape[1])
                 chosen &= apart[sets[:, ones], sets[:, others]].all(axis=1)
             if self.goal.hardware:  # for other goals no candidate is other hardware
                 chosen &= self._are_of_goal(sets)
@@ -261,8 +150,8 @@ class Search:
         apart, few = self._apart(within), within <= _FEW
         enough: set[tuple[int, ...]] = set()
         pains = self._pains[:within]
-        sets = [_few_sets(pains, max(sizes), apart.tolist(), most)] if few else _by_cost(pains, sizes, most)
-        for found in _agreeing(sets, self._agree, likely):
+        sets = [few_sets(pains, max(sizes), apart.tolist(), most)] if few else by_cost(pains, sizes, most)
+        for found in agreeing(sets, self._agree, likely):
             chosen = tuple(sorted(found, key=lambda place: not self._hardware[place]))
             if enough.isdisjoint(chosen[:size] for size in range(len(chosen))):
                 if filled(np.array([chosen])) <= 1.0:

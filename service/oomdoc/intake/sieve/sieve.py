@@ -190,11 +190,8 @@ class Vocabulary:
 
     def may_hold(self, literal: str) -> bool:
         """False only where the literal (in lower case) is in none of the lines."""
-        if self.all:
-            return True
-        if not _grams_of_probes(literal) <= self.grams:
-            return False
-        return all(map(self.text.__contains__, _probes_of(literal)))
+        probes, grams = _probes_of(literal), _grams_of_probes(literal)
+        return self.all or (grams <= self.grams and all(map(self.text.__contains__, probes)))
 
 
 TABLE: Final = Path(__file__).with_name("literals.json")
