@@ -64,18 +64,17 @@ def few_sets(costs: Sequence[float], depth: int, apart: Sequence[Sequence[bool]]
     :param apart: by two places, whether they may stand in one set.
     """
     found: list[tuple[float, tuple[int, ...]]] = []
-
-    def extend(total: float, chosen: tuple[int, ...], start: int) -> None:
-        for place in range(start, len(costs)):
+    extended: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    while extended:
+        total, chosen = extended.pop()
+        for place in range(chosen[-1] + 1 if chosen else 0, len(costs)):
             cost = total + costs[place]
             if cost > most:
                 break
             if all(map(apart[place].__getitem__, chosen)):
                 found.append((cost, (*chosen, place)))
                 if len(chosen) + 1 < depth:
-                    extend(cost, (*chosen, place), place + 1)
-
-    extend(0.0, (), 0)
+                    extended.append(found[-1])
     return np.array([(*chosen, *(-1,) * (depth - len(chosen))) for _, chosen in sorted(found)])
 
 
