@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from inspect import isfunction
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from oomkb.catalog import gpus, models
 from oomkb.catalog.model_text import quant_hint
 from oomkb.kept import lazy
 from oomkb.memory.engines import static_share
-from oomkb.memory.job import Job
+from oomkb.memory.job import FIELD_NAMES, Job
 from oomkb.memory.ranks import cards_needed, model_parallel
 from oomkb.memory.states import GGUF_BYTES
 from oomkb.units import GIB, billions_with_experts
@@ -80,10 +82,11 @@ def circumstance(text: str) -> Callable[[Job], bool]:
 
     :raises ValueError: for a condition of no such form.
     """
-    conditions = [_condition(word) for word in text.split()]
-    if len(conditions) == 1:
-        return conditions[0]
-    return lambda job: all(holds(job) for holds in conditions)
+    return reduce(_both, [_condition(word) for word in text.split()] or [lambda _job: True])
+
+
+def _both(first: Callable[[Job], bool], second: Callable[[Job], bool]) -> Callable[[Job], bool]:
+    return lambda job: first(job) and second(job)
 
 
 def _condition(word: str) -> Callable[[Job], bool]:
@@ -97,7 +100,10 @@ def _condition(word: str) -> Callable[[Job], bool]:
         wanted = frozenset(values.split("|"))
         if name == "model_type":
             return lambda job: config_of(job).get(name) in wanted
-        return lambda job: _spelt(job.get(name)) in wanted
+        if name not in FIELD_NAMES:
+            return lambda job: _spelt(job.get(name)) in wanted
+        value_of = attrgetter(name)
+        return lambda job: _spelt(value_of(job)) in wanted
     name, above, least = word.partition(">")
     if above:
         return lambda job: (job.get(name) or 0) > int(least)
@@ -107,6 +113,8 @@ def _condition(word: str) -> Callable[[Job], bool]:
 
 
 def _spelt(value: Any) -> str:
+    if type(value) is str:
+        return value
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -188,8 +188,7 @@ class Job:
 
     def runs_on(self, *words: str) -> bool:
         """Whether the name of its framework holds one of some words."""
-        name = (self.framework or "").lower()
-        return any(word in name for word in words)
+        return _holds_one(self.framework or "", words)
 
     def release(self, package: str) -> tuple[int, ...]:
         """The stated version of a package as numbers; empty where none is stated."""
@@ -202,6 +201,13 @@ class Job:
             return self
         filled = self.with_fields({k: a.value for k, a in missing.items()})
         return replace(filled, assumed=MappingProxyType({**self.assumed, **missing}))
+
+
+@lru_cache(maxsize=4096)
+def _holds_one(name: str, words: tuple[str, ...]) -> bool:
+    """Whether a name holds one of some words: pricing asks a thousand times in an answer, always the same."""
+    low = name.lower()
+    return any(word in low for word in words)
 
 
 @lru_cache(maxsize=512)
@@ -234,7 +240,7 @@ class JobDraft:
         values, head = vars(self.job), name
         if name not in values:
             head, _, tail = name.partition(".")
-            value = replace(values[head] or PARTS[head](), **{tail: value})
+            value = _part_with(values[head] or PARTS[head](), tail, value)
         values[head] = value
         self._assumed[name] = assumption
 
@@ -254,6 +260,15 @@ def _copied(job: Job) -> Job:
     copy = object.__new__(Job)
     vars(copy).update(vars(job))
     return copy
+
+
+def _part_with(part: Any, name: str, value: Any) -> Any:
+    """A part of a job with one of its fields set: as :func:`dataclasses.replace`, several times as fast."""
+    changed = object.__new__(type(part))
+    for each in part.__slots__:
+        object.__setattr__(changed, each, getattr(part, each))
+    object.__setattr__(changed, name, value)
+    return changed
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ _ELEMENTS: Final = float(1 << 50)
 _NUMERAL: Final = re.compile(r"\s{0,9}[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(?:[eE][+-]?\d{1,2})?\s{0,9}")
 _FRACTION: Final = re.compile(r"[.eE]")
 _SHARE: Final = re.compile(r"\s{0,9}(\d{1,3}(?:\.\d{1,9})?)\s?%\s{0,9}")
+_PLAIN: Final = (str, int, float, bool)
 _SAID: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _Reader = Callable[[str, Any], Any]
 _Kind = tuple[_Reader, Mapping[str, Any]]
@@ -46,6 +47,12 @@ def read_field(name: str, value: Any) -> Any:
 
     :raises JobError: for an impossible value; ``where`` is the field.
     """
+    return _read_plain(name, value) if type(value) in _PLAIN else _FIELDS[name][0](name, value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _read_plain(name: str, value: str | float) -> Any:
+    """Plans and figures try the same few values of a field again and again; ``typed``: 1 is no ``True``."""
     return _FIELDS[name][0](name, value)
 
 

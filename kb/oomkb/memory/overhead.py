@@ -119,15 +119,14 @@ def outside_bytes(s: Setting, device: Device | None) -> float:
 
 def _cached(s: Setting, phases: Mapping[str, Phase], allocated: float) -> float:
     """What the allocator holds beside the tensors where every step asks for the same sizes (``FRAGMENTATION``)."""
-    fluid = logits = solid = gathered = made = 0.0
-    for name, phase in phases.items():
-        terms = phase.terms_bytes
-        made = max(made, terms.get("optimizer states", 0.0))
-        head = terms.get("logits and loss", 0.0)
-        moving = head + sum([size for term, size in terms.items() if term in _ACTIVATIONS])
-        fluid, logits, solid = max(fluid, moving), max(logits, head), max(solid, phase.total_bytes - moving)
-        if name != "save":
-            gathered = max(gathered, terms.get("gathered weights", 0.0))
+    held = [phase.terms_bytes for phase in phases.values()]
+    heads = [terms.get("logits and loss", 0.0) for terms in held]
+    parts = [sum([size for term, size in terms.items() if term in _ACTIVATIONS]) for terms in held]
+    moving = [head + part for head, part in zip(heads, parts, strict=True)]
+    made = max([0.0, *[terms.get("optimizer states", 0.0) for terms in held]])
+    gathered = max([0.0, *[p.terms_bytes.get("gathered weights", 0.0) for n, p in phases.items() if n != "save"]])
+    fluid, logits = max(0.0, *moving), max(0.0, *heads)
+    solid = max([0.0, *[phase.total_bytes - each for phase, each in zip(phases.values(), moving, strict=True)]])
     share = FRAGMENTATION
     one_dtype = s.upcast.startswith("script") and (not s.autocast or s.upcast.endswith(" outside"))
     found = share["shapes"] * min(made, max(0.0, fluid + solid - allocated))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, Final
 
 from oomkb.dataclass import dataclass
@@ -136,6 +137,15 @@ class Setting:
     notes: tuple[Note, ...]
     """What the framework does whatever the job states."""
     assumed: Mapping[str, Assumption]
+    tokens: float = field(init=False)
+    """Tokens that go through the layers at once on one GPU."""
+    square: float = field(init=False)
+    """The sum of the squares of their sequences' lengths."""
+
+    def __post_init__(self) -> None:
+        tokens = self.batch * self.seq / (self.cp * self.sp)
+        object.__setattr__(self, "tokens", tokens)
+        object.__setattr__(self, "square", tokens * self.seq / (self.cp * self.sp))
 
     def bucket(self, name: str, default: float) -> float:
         """A bucket size in elements; ``default`` where it is not stated or not a number."""
@@ -149,16 +159,6 @@ class Setting:
     def training(self) -> bool:
         """Whether gradients are computed at all."""
         return self.objective != "inference"
-
-    @property
-    def tokens(self) -> float:
-        """Tokens that go through the layers at once on one GPU."""
-        return self.batch * self.seq / (self.cp * self.sp)
-
-    @property
-    def square(self) -> float:
-        """The sum of the squares of their sequences' lengths."""
-        return self.tokens * self.seq / (self.cp * self.sp)
 
     @property
     def shards(self) -> int:

@@ -184,9 +184,12 @@ def padded(s: Setting, shape: ModelShape) -> float:
     return math.ceil(experts / shards) * shards / experts
 
 
-def weight_bytes(s: Setting, shape: ModelShape, held: float) -> float:
-    """Weights on one GPU before data-parallel sharding, at ``held`` bytes an element where they are not quantized."""
-    linear, other = rank_params(s, shape)
+def weight_bytes(s: Setting, shape: ModelShape, held: float, of_rank: tuple[float, float] | None = None) -> float:
+    """Weights on one GPU before data-parallel sharding, at ``held`` bytes an element where they are not quantized.
+
+    :param of_rank: what :func:`rank_params` gives, where that is known.
+    """
+    linear, other = of_rank or rank_params(s, shape)
     if s.quant in GGUF_BYTES:
         return _gguf_bytes(s, shape) + (shape.vision.params if shape.vision else 0) * held
     bits = QUANT_BYTES.get(s.quant)
@@ -245,7 +248,9 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     split_w = shards if s.sharding in GATHERED else 1
     split_g = shards if s.sharding in _SHARDED_GRADS else 1
     split_o = shards if s.sharding in _SHARDED_STATES else 1
-    weights = weight_bytes(s, shape, held) / (base if s.sharding in GATHERED else 1) + buffer_bytes(shape.dims)
+    weights = weight_bytes(s, shape, held, (linear, other)) / (base if s.sharding in GATHERED else 1) + buffer_bytes(
+        shape.dims
+    )
     tables = s.tables * shape.dims.vocab * shape.dims.embed_width / s.tp
     whole = tables * float(s.held_bytes if engine else s.param_bytes)
     adapters = (trained * each + whole) / split_w if s.adapters else 0.0

@@ -43,7 +43,7 @@ class Step:
         self._others = Units(values, "activations")
         self._counts = Counter(kinds)
         self._counts.subtract(played.kinds)
-        self._fronts: dict[tuple[str, Key], Sequence[Instant]] = {}
+        self._fronts: dict[tuple[str, Key], tuple[Sequence[Instant], Sequence[Triple]]] = {}
         self._segments: dict[int, Sequence[Instant]] = {}
         self._termed: dict[tuple[int, Key], dict[str, Triple]] = {}
         self._sizes: dict[tuple[float, float], dict[str, dict[Key, tuple[float, Instant]]]] = {}
@@ -106,10 +106,12 @@ class Step:
         return known[phase]
 
     def _fullest(self, phase: str, key: Key, tokens: float, square: float) -> tuple[float, Instant]:
-        front = self._fronts.get((phase, key))
-        if front is None:
-            front = self._fronts[phase, key] = self._front(phase, key)
-        sizes = [c + t * tokens + q * square for c, t, q in [instant.total for instant in front]]
+        found = self._fronts.get((phase, key))
+        if found is None:
+            front = self._front(phase, key)
+            found = self._fronts[phase, key] = front, [instant.total for instant in front]
+        front, totals = found
+        sizes = [c + t * tokens + q * square for c, t, q in totals]
         size = max(sizes)
         if len(front) == 1:
             return size, front[0]

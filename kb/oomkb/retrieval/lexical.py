@@ -22,6 +22,18 @@ _K1: Final = 1.2
 _B: Final = 0.6
 
 
+def spans_of(starts: Array, numbers: Array) -> tuple[Array, Array]:
+    """The places from ``starts[n]`` to before ``starts[n + 1]`` of each number ``n`` in turn.
+
+    :returns: of each place, which of ``numbers`` it belongs to, and the place itself.
+    """
+    begins = starts[numbers]
+    lengths = starts[numbers + 1] - begins
+    owners = np.repeat(np.arange(len(numbers)), lengths)
+    offsets = np.cumsum(lengths) - lengths
+    return owners, np.arange(len(owners)) + (begins - offsets)[owners]
+
+
 @dataclass(frozen=True, slots=True)
 class LexicalIndex:
     """Word -> the documents that hold it, with the BM25 weight of each occurrence."""
@@ -55,10 +67,8 @@ class LexicalIndex:
         """
         numbered = ((word, self.words.get(word)) for word in dict.fromkeys(query))
         known = [(word, number) for word, number in numbered if number is not None]
-        spans = [np.arange(self.starts[number], self.starts[number + 1]) for _, number in known]
-        empty = np.zeros(0, dtype=np.int64)
-        owners = np.repeat(np.arange(len(known)), [len(span) for span in spans])
-        return [word for word, _ in known], owners, np.concatenate([empty, *spans])
+        owners, places = spans_of(self.starts, np.asarray([number for _, number in known], dtype=np.int64))
+        return [word for word, _ in known], owners, places
 
     def save(self, folder: Path, name: str) -> None:
         """Write it as ``NAME.json`` and ``NAME.npz``."""

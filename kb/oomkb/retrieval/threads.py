@@ -23,6 +23,7 @@ from oomkb.dataclass import dataclass
 from oomkb.errors import OomdocError
 from oomkb.kept import lazy
 from oomkb.retrieval.dense import Array
+from oomkb.retrieval.lexical import spans_of
 
 _FIGURE: Final = lazy(r"(?<!\d)\d{1,15}(?:\.\d{1,9})?(?!\d)")
 _TOKEN: Final = lazy(r"[a-z_][a-z0-9_.]*[a-z0-9_]|[\u4e00-\u9fff]{2}")
@@ -83,14 +84,17 @@ class Threads:
             return ()
         unknown = math.log(1 + len(self.urls))
         likeness = np.zeros(len(self.urls), dtype=np.float32)
-        squares = 0.0
+        squares, columns, weights = 0.0, [], []
         for mark, count in counts.items():
             column = self.marks.get(mark)
             weight = (1 + math.log(count)) * (unknown if column is None else float(self.rarity[column]))
             squares += weight * weight
             if column is not None:
-                here = slice(self.starts[column], self.starts[column + 1])
-                likeness[self.holders[here]] += weight * self.weights[here]
+                columns.append(column)
+                weights.append(weight)
+        owners, places = spans_of(self.starts, np.asarray(columns, dtype=np.int64))
+        # One after the other, as the marks come: single precision adds up to something else in another order.
+        np.add.at(likeness, self.holders[places], np.asarray(weights, dtype=np.float32)[owners] * self.weights[places])
         if squares:
             likeness /= math.sqrt(squares)
         best = np.argsort(-likeness, kind="stable")[:top]

@@ -152,10 +152,8 @@ def needed_of(estimate: Estimate) -> float:
 
 def most_of(estimate: Estimate, *beginnings: str) -> float:
     """What terms whose names begin so take together, in bytes, in the phase in which that is most."""
-    sums = (
-        sum(size for name, size in phase.terms_bytes.items() if name.startswith(beginnings))
-        for phase in estimate.phases.values()
-    )
+    phases = estimate.phases.values()
+    sums = [sum([size for name, size in p.terms_bytes.items() if name.startswith(beginnings)]) for p in phases]
     return max(sums, default=0.0)
 
 

@@ -24,7 +24,7 @@ from oomdoc.diagnosis.observed import (
     until_failure,
     went_well,
 )
-from oomdoc.diagnosis.planning.search import cheapest_sets
+from oomdoc.diagnosis.planning.sets import cheapest_sets
 from oomdoc.diagnosis.result import IMPLIED, Conflict, Inference, Inferred
 from oomdoc.diagnosis.run_of_evidence import STAGE_OPEN
 from oomdoc.diagnosis.usual_need import WHY

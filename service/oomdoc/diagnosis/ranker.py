@@ -128,12 +128,20 @@ def probabilities(scored: Mapping[str, float], table: Table) -> dict[str, float]
     return {cause: (1 - table.doubt) * value / total + table.doubt / len(raised) for cause, value in raised.items()}
 
 
-def contributions(cause: str, features: Sequence[Feature], table: Table) -> tuple[Contribution, ...]:
+_Weighed = tuple[Feature, Mapping[str, float], float]
+"""A feature with what it weighs for each cause that it speaks of, and for the average cause."""
+
+
+def weighed(features: Sequence[Feature], table: Table) -> list[_Weighed]:
+    """The features with their weights."""
+    pairs = [(feature, _weights_of(feature, table)) for feature in features]
+    return [(feature, weights, sum(weights.values()) / len(table.prior)) for feature, weights in pairs]
+
+
+def contributions(cause: str, features: Sequence[_Weighed]) -> tuple[Contribution, ...]:
     """What each feature says of a cause against the average cause, strongest first."""
     found = []
-    for feature in features:
-        weights = _weights_of(feature, table)
-        mean = sum(weights.values()) / len(table.prior)
+    for feature, weights, mean in features:
         log_odds = (weights.get(cause, 0.0) - mean) * feature.value
         if abs(log_odds) >= 0.05:
             found.append(Contribution(feature, round(log_odds, 2)))
@@ -146,10 +154,11 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
         table = _with_model() if any(f.name.startswith(_OF_MODEL) for f in features) else load_table()
     chances = probabilities(scores(features, table), table)
     found: list[CauseFinding] = []
+    by_weight = weighed(features, table)
     for cause in sorted(chances, key=lambda c: -chances[c]):
         if chances[cause] < _LEAST_PROBABILITY and len(found) >= _FEWEST_SHOWN:
             break
-        spoke = contributions(cause, features, table)
+        spoke = contributions(cause, by_weight)
         for_it = [one for one in spoke if one.log_odds >= _LEAST_REASON and _is_reason(one.feature.message)]
         for_it.sort(key=lambda one: _is_likeness(one.feature))  # what was read or computed is shown before likeness
         spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))

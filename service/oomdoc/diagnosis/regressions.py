@@ -79,7 +79,9 @@ def _sorted(found: Iterable[Advisory]) -> list[Advisory]:
 
 def scan(versions: Mapping[str, str], cases: Sequence[Case] | None = None) -> list[Advisory]:
     """The known regressions among ``versions`` (package -> version), sorted by package and case."""
-    hits = ((case, affects((item,), versions)) for case, item in _affected(cases))
+    installed = {package_name(name) for name in versions}
+    known = ((case, item) for case, item in _affected(cases) if package_name(item.package) in installed)
+    hits = ((case, affects((item,), versions)) for case, item in known)
     return _sorted(_advisory(case, hit.package, hit.version, hit.range, hit.needs) for case, hit in hits if hit)
 
 

@@ -17,6 +17,7 @@ from oomdoc.diagnosis.regressions import Advisory
 from oomdoc.diagnosis.result import TensorMatch
 from oomdoc.evidence import Evidence, Failure
 from oomkb.dataclass import dataclass
+from oomkb.memory.device import Device
 from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 from oomkb.memory.shape import ModelShape
@@ -136,12 +137,16 @@ class View:
 
     # Sizes ----------------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _device(self) -> Device | None:
+        return device_of(self.job)
+
     def bytes_of(self, name: str) -> int | None:
         """``requested``, ``capacity``, ``allocated``, ``reserved``, ``free``, ``process`` ... of the failure."""
         failure = self.failure
         value = getattr(failure, f"{name}_bytes", None) if failure is not None else None
-        if name == "capacity" and value and (device := device_of(self.job)) is not None and device.lets_swap(value):
-            value = device.capacity_bytes
+        if name == "capacity" and value and self._device is not None and self._device.lets_swap(value):
+            value = self._device.capacity_bytes
         if value is None and name in _TOLD:
             stated = self.evidence.value(f"{name}_gib")
             if isinstance(stated, int | float) and stated:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, product
 from math import prod
 from typing import Any, Final
@@ -256,6 +256,11 @@ def _distinct(sides: Iterable[Alternative]) -> tuple[Alternative, ...]:
 
 def _numbered(text: str, *, turn: bool = False) -> dict[str, list[list[Mention]]]:
     """By field: the numbers of a setting, those of one list together ("bs 1, 2 or 4", "4 or 8 GPUs")."""
+    return {field: [[*mentions] for mentions in lists] for field, lists in _numbers(text, turn=turn).items()}
+
+
+@lru_cache(maxsize=8)
+def _numbers(text: str, *, turn: bool) -> dict[str, list[list[Mention]]]:
     by_field: dict[str, list[list[Mention]]] = {}
     others = [(start, end) for start, end, _ in cards_in(text)]
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]

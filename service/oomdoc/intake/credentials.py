@@ -264,7 +264,9 @@ def random_runs(text: str) -> list[Span]:
     """
     found: list[Span] = []
     last = 0
-    spans = (hit.span() for name in ("run_base64", "run", "run_key") for hit in _RE[name].finditer(text))
+    spans = [hit.span() for hit in _RE["run"].finditer(text)]
+    kinds = ("run_base64", "run_key") if spans else ("run_base64",)  # a key holds a run
+    spans += [hit.span() for name in kinds for hit in _RE[name].finditer(text)]
     for span in sorted(spans, key=lambda span: (span[0], -span[1])):
         (start, end), run = span, text[slice(*span)]
         if "." in run and start >= last:

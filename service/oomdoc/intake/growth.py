@@ -56,14 +56,16 @@ def _by_shape(lines: Sequence[Line]) -> dict[str, list[tuple[int, Signal]]]:
     rows: dict[str, list[Line]] = {}
     for line in lines[:_MAX_LINES]:
         text = line.text[:_WIDTH]
-        if any(letter.isdigit() for letter in text):
+        if any(map(str.isdigit, text)):
             rows.setdefault(line.tag + "".join(text.translate(_NO_DIGITS).split()), []).append(line)
     found: dict[str, list[tuple[int, Signal]]] = {}
+    figure = _RE["figure"]
     for shape, alike in rows.items():
-        if len(alike) < _FEWEST or _RE["steps"].search(alike[0].text) is None:
+        # What differs are digits and blanks, of which no word of a figure's expression has any.
+        if len(alike) < _FEWEST or not figure.may_match(shape.lower()) or _RE["steps"].search(alike[0].text) is None:
             continue
         for line in alike:
-            if (size := _RE["figure"].search(line.text[:_WIDTH])) is not None:
+            if (size := figure.search(line.text[:_WIDTH])) is not None:
                 shown = Signal("memory-usage", line.span(), rank=line.rank)
                 held = to_bytes(size["n"] or size["alone"], size["unit"] or size["of"])
                 found.setdefault(shape, []).append((held, shown))

@@ -29,7 +29,7 @@ class Linear:
 
     def known(self, features: Collection[int]) -> list[int]:
         """The rows of those features that have one."""
-        return [self.rows[f] for f in features if f in self.rows]
+        return [row for row in map(self.rows.get, features) if row is not None]
 
 
 class Softmax(Linear):

@@ -30,10 +30,16 @@ def with_question_marks(text: str) -> str:
 
     A line that goes on in the next one, in lower case, ends nowhere.
     """
+    unmarked = _RE["unmarked"]
+    low, words = unmarked.held_by(text)
+    if not words:
+        return text
     lines = text.split("\n")
-    for n, line in enumerate(lines):
+    for n, (line, lowered) in enumerate(zip(lines, low.split("\n"), strict=True)):
+        if len(line) > _MAX_CHARACTERS_OF_QUESTION or not any(map(lowered.__contains__, words)):
+            continue
         goes_on = n + 1 < len(lines) and lines[n + 1].lstrip()[:1].islower()
-        if len(line) <= _MAX_CHARACTERS_OF_QUESTION and not goes_on and _RE["unmarked"].search(line) is not None:
+        if not goes_on and unmarked.search(line) is not None:
             lines[n] = f"{line.rstrip()}?"
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from oomdoc.intake.credentials import STEMS, further_values, named_values, random_runs
 from oomdoc.intake.patterns import patterns
-from oomdoc.intake.sieve import Expression
+from oomdoc.intake.sieve import Expression, grams_of
 from oomkb.dataclass import dataclass
 
 _RE: Final = patterns(__file__)
@@ -36,7 +36,9 @@ _BLOCKS: Final[tuple[_Rule, ...]] = tuple(
 )
 _NEEDS: Final[Mapping[str, str]] = {need: need.split()[0] for _, _, needs in _RULES for need in needs}
 """What rules need in a text: one word, or several of which the first is looked for before the whole."""
-_FIRSTS: Final = frozenset(_NEEDS.values())
+_FIRSTS: Final = {first: grams_of(first) for first in _NEEDS.values()}
+"""The first words, with their pieces: most are ruled out by these."""
+_STEMS: Final = {stem: frozenset[str]().union(*map(grams_of, stem.split())) for stem in STEMS}
 _HARMLESS: Final = frozenset({"127.0.0.1", "0.0.0.0", "255.255.255.255", "git", "ghcr.io", "github.com", "localhost"})
 
 
@@ -71,9 +73,10 @@ def _masked(text: str, table: Mapping[str, str]) -> Masked:
     used = set(_RE["placeholder"].findall(text)) | known.keys()
     low = text.lower()
     unique = " ".join(set(low.split()))
-    held = {first for first in _FIRSTS if first in unique}
+    grams = grams_of(unique)
+    held = {first for first, pieces in _FIRSTS.items() if pieces <= grams and first in unique}
     met = {need for need, first in _NEEDS.items() if first in held}
-    names = [stem for stem in STEMS if stem in low]
+    names = [stem for stem, pieces in _STEMS.items() if pieces <= grams and stem in low]
     masker = _Masker(known, {value: placeholder for placeholder, value in known.items()}, used, _rules_for(met), names)
     for kind, name, needs in _BLOCKS:
         if any(need in low for need in needs):

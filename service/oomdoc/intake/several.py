@@ -20,6 +20,8 @@ _MAX_CHARACTERS_OF_QUESTION: Final = 240
 _MAX_QUESTIONS: Final = 6
 _MAX_CHARACTERS: Final = 8_000
 """Of a text that is looked at: a longer one is a log."""
+_LEAST_MARKS: Final = 2
+"""Question marks of a text that puts several questions."""
 _NUMBERS: Final = ("123456789", "①②③④⑤⑥⑦⑧⑨", "abcdef")
 
 
@@ -58,8 +60,10 @@ def _numbered(text: str) -> Several | None:
 
 def _in_a_row(text: str) -> Several | None:
     first, further, since = "", [], ""
-    asked = False
-    for sentence in sentences_in(with_question_marks(text)):
+    asked, marked = False, with_question_marks(text)
+    if marked.count("?") + marked.count("？") < _LEAST_MARKS:
+        return None
+    for sentence in sentences_in(marked):
         since += sentence
         if ends_as_question(sentence):
             if asked and not _is_long(since):

@@ -74,6 +74,12 @@ def _of_family(text: str, sizes: Sequence[str]) -> dict[str, str]:
 
 def cards_in(text: str) -> list[Mention]:
     """Every card that is named, with its count."""
+    return [*_cards_in(text)]
+
+
+@lru_cache(maxsize=8)
+def _cards_in(text: str) -> tuple[Mention, ...]:
+    """What is compared, what is set and what is counted in a question are asked one after the other."""
     found: list[Mention] = []
     for mention in gpus.find_all(text):
         named = named_card(text, mention)
@@ -86,7 +92,7 @@ def cards_in(text: str) -> list[Mention]:
             name = re.sub(r"(?<=\d)(?<!l40)s\Z", "", name)
             shown = f"{count} × {name}" if count and count > 1 else name
             found.append((start, mention.end, Alternative(shown, fields)))
-    return found
+    return tuple(found)
 
 
 def needed_card(text: str) -> str | None:
@@ -114,6 +120,11 @@ CACHED: Final = {"none": "bf16"}
 
 def worded(text: str) -> dict[str, list[Mention]]:
     """By field: the words that set it, and bare stages behind one ("ZeRO-2 or 3")."""
+    return {field: [*mentions] for field, mentions in _worded(text).items()}
+
+
+@lru_cache(maxsize=8)
+def _worded(text: str) -> dict[str, list[Mention]]:
     by_field: dict[str, list[Mention]] = {}
     for name, pattern in ROWS.group("choice").items():
         field, _, value = name.partition(":")

@@ -6,7 +6,16 @@ import math
 
 import pytest
 
-from oomdoc.diagnosis.ranker import SHARED, contributions, load_table, parse_table, probabilities, rank, scores
+from oomdoc.diagnosis.ranker import (
+    SHARED,
+    contributions,
+    load_table,
+    parse_table,
+    probabilities,
+    rank,
+    scores,
+    weighed,
+)
 from oomdoc.diagnosis.result import Feature
 from oomkb.records.taxonomy import CAUSES
 
@@ -46,7 +55,7 @@ def test_contributions_add_up_to_the_score_against_the_average_cause() -> None:
     table = SMALL._replace(prior=dict.fromkeys(CAUSES, 0.0))
     total = scores(features, table)
     mean = sum(total.values()) / len(total)
-    assert sum(c.log_odds for c in contributions("leak", features, table)) == pytest.approx(
+    assert sum(c.log_odds for c in contributions("leak", weighed(features, table))) == pytest.approx(
         total["leak"] - mean, abs=0.02
     )
 

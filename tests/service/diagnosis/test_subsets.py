@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomdoc.diagnosis.planning.search import cheapest_sets
+from oomdoc.diagnosis.planning.sets import cheapest_sets
 
 COSTS = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.5, 1.0, -2.0]), max_size=9)
 

@@ -6,9 +6,9 @@ Deterministic: moves have a fixed order, ties are broken by name.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from itertools import chain, combinations, islice
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -16,74 +16,9 @@ import numpy as np
 from oomdoc.diagnosis.fixes._remedy import is_serving
 from oomdoc.diagnosis.planning.moves import Goal, Move, combined, of_moves, of_speed
 from oomdoc.diagnosis.planning.prices import Price
+from oomdoc.diagnosis.planning.sets import agreeing, by_cost, cheapest_sets, few_sets, pairs
 from oomdoc.diagnosis.planning.space import Priced, Space, Stacked
 from oomkb.dataclass import dataclass
-
-
-def cheapest_sets(
-    costs: Sequence[float],
-    sizes: Sequence[int],
-    agree: Callable[[int, int], bool],
-    chosen_from: Callable[[Any], Any] | None = None,
-) -> Iterator[tuple[int, ...]]:
-    """The sets of these sizes whose members agree pairwise, the cheapest first; members are places in ``costs``.
-
-    Those of one cost come in the order of their members. A hundred alternatives have 180,000 sets of three.
-
-    :param agree: asked once for each pair, and only for those in sets that are looked at.
-    :param chosen_from: which of many sets at once are looked at: (sets, members), a missing member -1, to (sets,).
-    """
-    members, totals = _all_sets(np.asarray(costs, dtype=float), sizes)
-    known: dict[tuple[int, int], bool] = {}
-
-    def agreed(pair: tuple[int, int]) -> bool:
-        if pair not in known:
-            known[pair] = agree(*pair)
-        return known[pair]
-
-    for rows in _cheapest_first(members, totals):
-        for row in rows if chosen_from is None else rows[chosen_from(members[rows])]:
-            chosen = tuple(place for place in members[row].tolist() if place >= 0)
-            if all(map(agreed, combinations(chosen, 2))):
-                yield chosen
-
-
-def _all_sets(costs: Any, sizes: Sequence[int]) -> tuple[Any, Any]:
-    """(sets, members) places in ascending order, the missing ones of smaller sets -1 at the end, and (sets,) costs."""
-    members, padded = _members(len(costs), tuple(sizes)), np.append(costs, 0.0)
-    totals = np.zeros(len(members))
-    for column in members.T:
-        totals += padded[column]
-    return members, totals
-
-
-@lru_cache(maxsize=32)
-def _members(count: int, sizes: tuple[int, ...]) -> Any:
-    """(sets, members) of ``count`` places, each size as :func:`itertools.combinations` has it, row by row."""
-    members = np.full((sum(math.comb(count, size) for size in sizes), max(sizes)), -1, dtype=np.int16)
-    start = 0
-    for size in sizes:
-        end = start + math.comb(count, size)
-        places = chain.from_iterable(combinations(range(count), size))
-        members[start:end, :size] = np.fromiter(places, dtype=np.int16).reshape(-1, size)
-        start = end
-    return members
-
-
-_AT_ONCE: Final = 512
-"""Sets that are put in order first; few searches ask for more, and each time eight times as many follow."""
-
-
-def _cheapest_first(members: Any, totals: Any) -> Iterator[Any]:
-    """The rows of the sets, many at once, the cheapest first, of one cost in the order of their members."""
-    below, wanted = -math.inf, _AT_ONCE
-    while below < math.inf:
-        # All of one cost come together.
-        bound = np.partition(totals, wanted)[wanted] if wanted < len(totals) else math.inf
-        rows = np.flatnonzero((totals > below) & (totals <= bound))
-        yield rows[np.lexsort((*members[rows].T[::-1], totals[rows]))]
-        below, wanted = bound, wanted * 8
-
 
 _DEPTH: Final = 5
 _MOST_SETS: Final = 60_000
@@ -94,6 +29,10 @@ _SURROGATE_MARGIN: Final = 1.03
 """How far above the limit the stand-in may put a set that is still worth asking about."""
 _WORSE: Final = 1.0
 """How much more painful than the best a set may seem that is still asked about: together, moves may cost less."""
+_FEW: Final = 12
+"""Moves whose sets are put together one by one."""
+_ROUNDING: Final = 1e-6
+"""By how much a set's pain may differ with the order in which it is added up, and more."""
 _STEPS: Final = 12
 """Moves of the longest plan that is put together one by one."""
 _TRIED: Final = 5
@@ -133,7 +72,7 @@ class Search:
         """The least painful set that fits, or ``None``."""
         if is_serving(self.space.prices.job):
             return self._exhaust()
-        best = self._verify(self._explore())
+        best = self._verify()
         if best is not None:
             return self._relaxed(self._trimmed(best))
         if self.goal.hardware:
@@ -172,10 +111,20 @@ class Search:
         """Which of the sets have one move of hardware where the goal is more of it, and else none."""
         return self._hardware[sets].sum(axis=1) == self.goal.hardware
 
-    def _explore(self) -> Iterator[tuple[int, ...]]:
+    def _apart(self, count: int) -> Any:
+        """(count + 1, count + 1) whether two of the first candidates share no remedy; the last one is no move at all.
+
+        Most sets hold two variants of one remedy: these need no price to be ruled out.
+        """
+        names = [*(single.move.names for single in self.candidates[:count]), frozenset[str]()]
+        return np.array([[one.isdisjoint(other) for other in names] for one in names])
+
+    def _explore(self, most: float) -> Iterator[tuple[int, ...]]:
         """Sets that the stand-in takes to fit, or nearly, the least painful first; in a set other hardware comes first.
 
         Nothing joins a set that is small enough; what comes before its members may stand before them.
+
+        :param most: the pain above which no set is asked for.
         """
 
         def filled(sets: Any) -> Any:
@@ -184,24 +133,36 @@ class Search:
             return self.space.surrogate.margin * self._stacked.process_bytes(sets) / room
 
         def likely(sets: Any) -> Any:
-            chosen = self._are_of_goal(sets)
+            chosen = np.ones(len(sets), dtype=bool)
+            if not few:
+                ones, others = pairs(sets.shape[1])
+                chosen &= apart[sets[:, ones], sets[:, others]].all(axis=1)
+            if self.goal.hardware:  # for other goals no candidate is other hardware
+                chosen &= self._are_of_goal(sets)
             chosen[chosen] = filled(sets[chosen]) <= _SURROGATE_MARGIN if chosen.any() else False
             return chosen
 
+        within = bisect_right(self._pains, most)  # a dearer one is in no set that is asked for
+        if not within:
+            return
         count = len(self.candidates)
         sizes = [size for size in range(1, _DEPTH + 1) if math.comb(count, size) <= _MOST_SETS]
+        apart, few = self._apart(within), within <= _FEW
         enough: set[tuple[int, ...]] = set()
-        for found in cheapest_sets(self._pains, sizes, self._agree, likely):
+        pains = self._pains[:within]
+        sets = [few_sets(pains, max(sizes), apart.tolist(), most)] if few else by_cost(pains, sizes, most)
+        for found in agreeing(sets, self._agree, likely):
             chosen = tuple(sorted(found, key=lambda place: not self._hardware[place]))
             if enough.isdisjoint(chosen[:size] for size in range(len(chosen))):
                 if filled(np.array([chosen])) <= 1.0:
                     enough.add(chosen)
                 yield chosen
 
-    def _verify(self, sets: Iterator[tuple[int, ...]]) -> Found | None:
+    def _verify(self) -> Found | None:
         """The least painful of some sets and of single moves under the real model."""
         best = self._alone()
-        for chosen in islice(sets, _KEEP):
+        most = math.inf if best is None else best.pain + _WORSE + _ROUNDING
+        for chosen in islice(self._explore(most), _KEEP):
             if best is not None and sum(self._pains[place] for place in chosen) > best.pain + _WORSE:
                 break
             found = self.price(self._moves(chosen))

@@ -233,7 +233,7 @@ def known_as(entries: Iterable[Entry], owner: Table | None, *, whole: bool = Tru
     if owner is None:
         yield from entries
         return
-    names = owner.names | owner.neutrals
+    names = owner.understood
     entries = list(entries)
     homes = _homes(entries, owner) if whole else frozenset()
     for entry in entries:
@@ -289,7 +289,7 @@ def _in_full(key: str, owner: Table, names: frozenset[str]) -> str:
     """
     if key in names or len(key) < _MIN_KEY_CHARS or "_" not in key or "." in key:
         return key
-    longer = {norm(name) for name in names if norm(name).startswith(key)}
+    longer = {name for name in owner.in_full if name.startswith(key)}
     if owner.record.kind != "serving":
         longer = {name for name in longer if name[len(key)] != "_"}
     return longer.pop() if len(longer) == 1 else key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, Final
 
 from oomdoc.intake.configs.analysis import Doc
@@ -35,14 +36,14 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
     if value is None and any(field == name and _is_kind(entry) for field, _, entry in doc.readings()):
         return None
     for level in doc.table.levels():
-        for key in (k for k in keys if k in level.keys):
+        for key in (k for k in keys if level.holds(k)):
             made = {
                 found: DROP if value is None else key.codec.write(value, view[found].value)
                 for found in _said_by(view, key)
             }
             if made and None not in made.values():
                 return 0, made
-        for group in (g for g in groups if g in level.groups and value is not None):
+        for group in (g for g in groups if value is not None and level.holds(g)):
             if _present(view, group.names) is not None:
                 wanted = group.write(view, name, value)
                 if wanted is not None and _may_stand(doc, view, wanted):
@@ -86,7 +87,7 @@ def _new(doc: Doc, view: View, keys: list[Key], groups: list[Group], name: str, 
     ]
     elsewhere = [base for base in owner.bases if base not in (second or owner.bases[:1])]
     for row in _own_first(owner, keys, groups):
-        if any(row in (*base.keys, *base.groups) for base in elsewhere):
+        if any(base.holds(row) for base in elsewhere):
             continue  # of a second trainer, which this file does not start
         if isinstance(row, Key):
             made = row.codec.write(value, None)
@@ -133,8 +134,8 @@ def _rivalled(owner: Table, view: View, added: Sequence[str]) -> bool:
 
 
 def _own_first(owner: Table, keys: list[Key], groups: list[Group]) -> list[Key | Group]:
-    own: list[Key | Group] = [g for g in groups if g in owner.groups] + [k for k in keys if k in owner.keys]
-    return own + [k for k in keys if k not in owner.keys] + [g for g in groups if g not in owner.groups]
+    own: list[Key | Group] = [*filter(owner.holds, groups), *filter(owner.holds, keys)]
+    return [*own, *filterfalse(owner.holds, keys), *filterfalse(owner.holds, groups)]
 
 
 def _spelled(doc: Doc, view: View, key: Key) -> str:

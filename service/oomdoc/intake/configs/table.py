@@ -198,6 +198,19 @@ class Table:
         """Own groups, then the bases'."""
         return (group for level in self.levels() for group in level.groups)
 
+    def holds(self, row: Key | Group) -> bool:
+        """Whether a row, or an equal one, is among its own."""
+        return row in self._own.get(row.field if isinstance(row, Key) else row.fields, ())
+
+    @cached_property
+    def _own(self) -> Mapping[str | tuple[str, ...], list[Key | Group]]:
+        found: dict[str | tuple[str, ...], list[Key | Group]] = {}
+        for key in self.keys:
+            found.setdefault(key.field, []).append(key)
+        for group in self.groups:
+            found.setdefault(group.fields, []).append(group)
+        return found
+
     def rows(self, field: str) -> tuple[list[Key], list[Group]]:
         """The keys and the groups that say a field, own ones first."""
         return self._rows.get(field, ([], []))
@@ -235,6 +248,16 @@ class Table:
             for name in map(norm, key.names):
                 found[name] = (*found.get(name, ()), place)
         return found
+
+    @cached_property
+    def understood(self) -> frozenset[str]:
+        """Every key that it reads, and those that are known and say nothing."""
+        return self.names | self.neutrals
+
+    @cached_property
+    def in_full(self) -> frozenset[str]:
+        """The same as flags are told apart."""
+        return frozenset(map(norm, self.understood))
 
     @cached_property
     def neutrals(self) -> frozenset[str]:

@@ -55,12 +55,17 @@ def whole(value: Any) -> int | None:
     return None
 
 
+_BEGINS: Final = "+-.0123456789"
+"""What a number begins with."""
 _POWER: Final = compiled(r"([0-9]{1,6})\s?(\*\*|\*)\s?([0-9]{1,6})\Z")
 _THOUSANDS: Final = compiled(r"([0-9]{1,4})[kK]\Z")
 
 
 def _from_text(text: str) -> Any:
+    """The number that a text is; ``None`` for what is none."""
     text = text.strip().strip("\"'")
+    if text.lstrip()[:1] not in _BEGINS:
+        return None
     match = _POWER.match(text)
     if match:
         a, b = int(match[1]), int(match[3])

@@ -14,7 +14,7 @@ from oomdoc.intake.configs.document import believed, clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.launch import launch_facts, launch_option
 from oomdoc.intake.configs.read_back import as_counted, has_use, is_off, same, says, stored_otherwise
-from oomdoc.intake.configs.table import Need, View, norm
+from oomdoc.intake.configs.table import Need, Reading, View, norm
 from oomdoc.intake.configs.values import number
 from oomdoc.intake.configs.wordlist import word_set
 from oomkb.dataclass import dataclass
@@ -95,7 +95,8 @@ class Text:
 
     def stated_outside(self) -> list[tuple[str, Entry]]:
         """The fields that launchers' flags and the environment state."""
-        return [(name, entry) for doc in self.docs for name, _, entry in launch_facts(doc.entries, doc.env)]
+        launched = _launched(self.filename, self.text, self.framework)
+        return [(name, entry) for facts in launched for name, _, entry in facts]
 
     def left_open(self, name: str) -> list[Entry]:
         """The settings of a field whose values it does not say: variables, arguments, ``auto``, and what is not read
@@ -125,18 +126,24 @@ class Text:
 
 
 @lru_cache(maxsize=64)
+def _launched(filename: str, text: str, framework: str | None) -> tuple[tuple[Reading, ...], ...]:
+    """Of each piece what launchers' flags and the environment state."""
+    return tuple(tuple(launch_facts(doc.entries, doc.env)) for doc in analysed(filename, text, framework))
+
+
+@lru_cache(maxsize=64)
 def _values(filename: str, text: str, framework: str | None) -> Mapping[str, Any]:
     out: dict[str, Any] = {}
-    docs = analysed(filename, text, framework)
-    for _, doc in _candidates(filename, text, framework):
+    launched = _launched(filename, text, framework)
+    for index, doc in _candidates(filename, text, framework):
         if doc.table is not None:
             out.setdefault("framework", doc.table.name)
         for name, value, _ in doc.readings():
             out.setdefault(name, value)
-        for name, value, _ in launch_facts(doc.entries, doc.env):
+        for name, value, _ in launched[index]:
             out.setdefault(name, value)
-    for doc in docs:
-        for name, value, _ in launch_facts(doc.entries, doc.env):
+    for doc, facts in zip(analysed(filename, text, framework), launched, strict=True):
+        for name, value, _ in facts:
             out.setdefault(name, value)
         for entry in doc.env:
             out.setdefault(f"env.{entry.key}", entry.value)

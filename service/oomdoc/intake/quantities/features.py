@@ -33,6 +33,11 @@ def mix(one: int, other: int) -> int:
     return ((one ^ (one >> 15)) * MIX + other) & MASK
 
 
+def _half(one: int) -> int:
+    """What :func:`mix` makes of the first: with many others in turn, it is made once."""
+    return (one ^ (one >> 15)) * MIX
+
+
 MAX_APART: Final = 3
 """Tokens from one word of a pair to the other."""
 
@@ -116,7 +121,7 @@ def _features(tokens: Sequence[Token], at: int, meanings: frozenset[int]) -> Ite
     for name, first, last in _RUNS:
         mixed = _slot(name)
         for key in keys[first:last]:
-            mixed = mix(mixed, key)
+            mixed = ((mixed ^ (mixed >> 15)) * MIX + key) & MASK
         yield mixed
         yield mix(mixed, unit)
     left = next((t.key for t in before if t.word), _EDGE)
@@ -125,9 +130,9 @@ def _features(tokens: Sequence[Token], at: int, meanings: frozenset[int]) -> Ite
     yield mix(mix(_slot("word left"), left), unit)
     yield mix(mix(_slot("word right"), right), unit)
     yield from _of_clause(before, behind, unit)
-    of_text = mix(_slot("text"), unit)
+    of_text = _half(mix(_slot("text"), unit))
     for concept in meanings:
-        yield mix(of_text, concept)
+        yield (of_text + concept) & MASK
 
 
 _RUNS: Final = (
@@ -149,6 +154,7 @@ def _key(side: Sequence[Token], place: int) -> int:
 
 
 def _of_side(side: str, near: Sequence[Token], unit: int) -> Iterator[int]:
+    means = _half(mix(_slot(f"{side} means"), unit))
     for place in range(_ORDERED):
         slot, key = _slot(f"{side}{place}"), _key(near, place)
         yield mix(slot, key)
@@ -156,18 +162,21 @@ def _of_side(side: str, near: Sequence[Token], unit: int) -> Iterator[int]:
             yield mix(mix(slot, unit), key)
         for concept in near[place].concepts if place < len(near) else ():
             yield mix(mix(slot, 1), concept)
-            yield mix(mix(_slot(f"{side} means"), unit), concept)
+            yield (means + concept) & MASK
+    alone, with_unit = _half(_slot(f"{side} near")), _half(mix(_slot(f"{side} near unit"), unit))
     for one in near[:_NEAR]:
-        yield mix(_slot(f"{side} near"), one.key)
-        yield mix(mix(_slot(f"{side} near unit"), unit), one.key)
+        yield (alone + one.key) & MASK
+        yield (with_unit + one.key) & MASK
 
 
 def _of_clause(before: Sequence[Token], behind: Sequence[Token], unit: int) -> Iterator[int]:
+    alone, with_unit = _half(_slot("clause")), _half(mix(_slot("clause unit"), unit))
+    means = _half(mix(_slot("clause means"), unit))
     for near in (before, behind):
         for one in near:
             if one.pause:
                 break
-            yield mix(_slot("clause"), one.key)
-            yield mix(mix(_slot("clause unit"), unit), one.key)
+            yield (alone + one.key) & MASK
+            yield (with_unit + one.key) & MASK
             for concept in one.concepts:
-                yield mix(mix(_slot("clause means"), unit), concept)
+                yield (means + concept) & MASK

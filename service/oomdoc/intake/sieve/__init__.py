@@ -9,6 +9,6 @@ that a cold start pays for few of them.
 
 from __future__ import annotations
 
-from oomdoc.intake.sieve.sieve import Expression, Sieve, Vocabulary, candidates, found_in
+from oomdoc.intake.sieve.sieve import Expression, Sieve, Vocabulary, candidates, found_in, grams_of
 
-__all__ = ["Expression", "Sieve", "Vocabulary", "candidates", "found_in"]
+__all__ = ["Expression", "Sieve", "Vocabulary", "candidates", "found_in", "grams_of"]
