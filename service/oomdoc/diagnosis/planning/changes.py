@@ -191,13 +191,17 @@ _OF_DEEPSPEED: Final = "zero_optimization."
 """How keys of DeepSpeed's own configuration begin, whatever program reads it."""
 
 
-def words_for(job: Job, key: str) -> str:
-    """The sentence that names a setting: by its key, by that of transformers as an example, or without one."""
-    if (is_serving(job) and not is_script(job)) or key.startswith(_OF_DEEPSPEED):
-        return "fixes.unpriced.set"
-    if not has_keys(job.framework):
-        return "fixes.in-words.alone"
-    return "fixes.in-words.named" if "framework" in job.assumed else "fixes.unpriced.set"
+def words_for(job: Job, key: str, old: Any, new: Any, *, own: bool) -> str | None:
+    """The sentence that names a setting: by the key of transformers as an example, or without one; ``None`` where the
+    key alone says it.
+
+    :param own: whether the framework has the key.
+    """
+    server = is_serving(job) and not is_script(job)
+    if server or key.startswith(_OF_DEEPSPEED) or (own and "framework" not in job.assumed):
+        return None
+    counted = old is not None and not isinstance(new, bool | str)
+    return "fixes.in-words.named" if own else f"fixes.in-words.{'counted' if counted else 'alone'}"
 
 
 def in_words(change: Change, job: Job, typed: bool, *, titled: bool = True) -> Change:
@@ -210,17 +214,15 @@ def in_words(change: Change, job: Job, typed: bool, *, titled: bool = True) -> C
     """
     name = next(iter(change.fields), "")
     own = has_keys(job.framework) and (change.key != name or name in names_of(job.framework, name))
-    plain = (is_serving(job) and not is_script(job)) or change.key.startswith(_OF_DEEPSPEED)
-    if typed or change.instruction is not None or plain or (own and "framework" not in job.assumed):
+    before = None if name in job.assumed else change.old
+    words = words_for(job, change.key, before, change.new, own=own)
+    if typed or change.instruction is not None or words is None:
         return change
-    before = None if name in job.assumed and not (own and "framework" not in job.assumed) else change.old
     old, new = (as_written(v) if isinstance(v, bool) else v for v in (before, change.new))
-    said = {"title": say(f"fixes.{change.remedy}.title"), "old": old, "new": new}
-    if own:
-        line = f"{change.key}: {new}" if old is None else f"{change.key}: {old} → {new}"
-        return replace(change, instruction=say(f"fixes.in-words.{'named' if titled else 'further'}", line=line, **said))
-    counted = old is not None and not isinstance(change.new, bool | str)
-    return replace(change, instruction=say("fixes.in-words.counted" if counted else "fixes.in-words.alone", **said))
+    line = f"{change.key}: {new}" if old is None else f"{change.key}: {old} → {new}"
+    words = "fixes.in-words.further" if own and not titled else words
+    title = say(f"fixes.{change.remedy}.title")
+    return replace(change, instruction=say(words, title=title, line=line, old=old, new=new))
 
 
 def _instruction(variant: Variant) -> Message | None:

@@ -18,6 +18,7 @@ from oomdoc.diagnosis.forms import host_is_short, needed_of
 from oomdoc.diagnosis.planning.changes import worded, words_for
 from oomdoc.diagnosis.planning.moves import variants_on
 from oomdoc.diagnosis.planning.prices import Prices
+from oomdoc.diagnosis.planning.spelling import has_keys
 from oomdoc.evidence import Message, say
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import complete
@@ -280,8 +281,6 @@ def settings_for(job: Job, context: Context) -> Iterator[tuple[str, str, Variant
                 _written(worded(filled, filled, f, v)[0][0], None, v, options=False) for f, v in all_of_them
             )
         typed = field.rpartition(".")[2] in context.facts.get("typed", {})
-        words = "fixes.unpriced.set" if typed else words_for(filled, key)
+        words = None if typed else words_for(filled, key, known, new, own=has_keys(filled.framework))
         said_as = {"title": say(f"fixes.{name}.title"), "line": line, "old": known, "new": new}
-        if words == "fixes.in-words.alone" and known is not None and not isinstance(new, bool | str):
-            words = "fixes.in-words.counted"
-        yield cause, name, Variant(instruction=say(words, **said_as))
+        yield cause, name, Variant(instruction=say(words or "fixes.unpriced.set", **said_as))
