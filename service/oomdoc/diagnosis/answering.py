@@ -112,15 +112,12 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
         refused = _refused(found)
         return (say("answer.unknown") if refused is None else say("answer.refused", problem=refused),)
     asked = found.asked or NOTHING_ASKED
-    tokens = printed_tokens(view)
-    about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, tokens)
+    about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, printed_tokens(view))
     own, said = tuple(by_own_figures(about, view.evidence)), answer_of(about)
-    if own and found.sides:
-        said = tuple(_not_measured(said, own))
-    first, *after = (*own, *said)
+    first, *after = (*own, *([*_not_measured(said, own)] if own and found.sides else said))
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
-    launch = launch_options(about) if asked.asks_launch else ()
-    return (*servers(view, asked), first, *launch, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
+    lead = (*servers(view, asked), first, *launch_options(about))
+    return (*lead, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
 
 
 def _not_measured(said: Iterable[Message], own: Iterable[Message]) -> Iterator[Message]:

@@ -15,7 +15,6 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
-from oomdoc.diagnosis.accounts import is_one_unit
 from oomdoc.diagnosis.observed import (
     Observed,
     implied_length,
@@ -29,6 +28,7 @@ from oomdoc.diagnosis.result import IMPLIED, Conflict, Inference, Inferred
 from oomdoc.diagnosis.run_of_evidence import STAGE_OPEN
 from oomdoc.diagnosis.usual_need import WHY
 from oomdoc.diagnosis.view import trained_beyond
+from oomdoc.diagnosis.without_effect import is_one_unit
 from oomdoc.evidence import Evidence, Failure, Message, say
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import PLAIN

@@ -20,6 +20,7 @@ from oomdoc.diagnosis.own_lines import fewer_cards
 from oomdoc.diagnosis.ranker import at_most
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu, trained_beyond
+from oomdoc.diagnosis.without_effect import gathered_whole, not_recomputed
 from oomdoc.evidence import Failure
 from oomkb.catalog.diffusion import pipeline
 from oomkb.memory.job import Job
@@ -363,8 +364,8 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     accounts.engine_beside,
     accounts.engine_unnamed,
     accounts.second_copy,
-    accounts.gathered_whole,
-    accounts.not_recomputed,
+    gathered_whole,
+    not_recomputed,
     _on_one_card,
     _others_hold,
     _taken_before,

@@ -202,9 +202,9 @@ def _token_sum(name: Any, priced: Priced | None) -> Iterator[Message]:
 
 
 def launch_options(about: Plain) -> Iterator[Message]:
-    """The options that an engine of the run is started with, where it fits and no runs are compared."""
+    """The options that an engine of the run is started with, where they are asked for and it fits."""
     framework = about.job.framework or ""
-    if about.answer != "fits" or about.sides or framework not in ENGINES:
+    if not about.asked.asks_launch or about.answer != "fits" or about.sides or framework not in ENGINES:
         return
     said = ((name, about.job.get(name)) for name in _OF_A_LAUNCH if name not in about.job.assumed)
     written = [written_as(framework, name, value) for name, value in said if value not in (None, 1, "none", "auto")]

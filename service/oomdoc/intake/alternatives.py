@@ -266,7 +266,7 @@ def _numbers(text: str, *, turn: bool) -> dict[str, list[list[Mention]]]:
     others += [found.span() for found in ROWS["global_batch"].finditer(text)]
     sized = [one for one in listed(text) if not any(start <= one.start < end for start, end in others)]
     lists = lists_in(text, ROWS, others, sized=sized, refuted=partial(refuted, text), turn=turn)
-    lists = [kept for found in lists if (kept := [one for one in found if turn or is_possible(one)])]
+    lists = [kept for found in lists if (kept := tuple(one for one in found if turn or is_possible(one)))]
     named = {one.start for values in lists for one in values}
     for values in lists:
         field = values[0].field

@@ -13,7 +13,7 @@ from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, loads_easily, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
-from oomdoc.diagnosis.planning.moves import CLASSES, strongest, variants_on
+from oomdoc.diagnosis.planning.moves import is_as_mild, strongest, variants_on
 from oomdoc.diagnosis.planning.needless import not_set, ruled_out
 from oomdoc.diagnosis.planning.patching import Written, as_spelled, patched
 from oomdoc.diagnosis.planning.planner import plan_with
@@ -239,18 +239,8 @@ def _cause_first(
     others = frozenset(remedy.name for remedy in REMEDIES) - answers
     own = search(replace(context, without=context.without | others), plans_only=True).plans
     mildest = found.plans[0]
-    plan = next((p for p in own if p.fits_probability >= wanted and _is_as_mild(p, mildest)), None)
+    plan = next((p for p in own if p.fits_probability >= wanted and is_as_mild(p, mildest)), None)
     return found if plan is None else replace(found, plans=(replace(plan, name="cause"), *found.plans))
-
-
-_MIN_RELATIVE_SPEED: Final = 0.6
-"""Of the mildest plan's speed, below which a plan is too slow to come before it."""
-
-
-def _is_as_mild(plan: Plan, mildest: Plan) -> bool:
-    """Whether a plan changes the numbers no more than the mildest one and is not much slower."""
-    changes_more = CLASSES.index(plan.safety) > CLASSES.index(mildest.safety)
-    return not changes_more and plan.relative_speed >= _MIN_RELATIVE_SPEED * mildest.relative_speed
 
 
 def _with_hints(

@@ -17,6 +17,7 @@ from typing import Any, Final
 from oomdoc.diagnosis.fixes import REMEDIES, Context, Remedy, Variant
 from oomdoc.diagnosis.fixes._remedy import Safety, data_parallel, global_batch, is_serving, kinds_of, world_size
 from oomdoc.diagnosis.fixes.hardware import suits
+from oomdoc.diagnosis.result import Plan
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
 from oomkb.frameworks import has, supports
@@ -289,3 +290,13 @@ def of_moves(moves: Iterable[Move], goal: Goal) -> float:
 def of_speed(speed: float, goal: Goal) -> float:
     """Slowness: nothing where it is as fast as before or faster."""
     return goal.speed_weight * max(0.0, -math.log2(max(speed, 1e-3)))
+
+
+_MIN_RELATIVE_SPEED: Final = 0.6
+"""Of the mildest plan's speed, below which a plan is too slow to come before it."""
+
+
+def is_as_mild(plan: Plan, mildest: Plan) -> bool:
+    """Whether a plan changes the numbers no more than the mildest one and is not much slower."""
+    changes_more = CLASSES.index(plan.safety) > CLASSES.index(mildest.safety)
+    return not changes_more and plan.relative_speed >= _MIN_RELATIVE_SPEED * mildest.relative_speed

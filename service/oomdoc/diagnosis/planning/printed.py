@@ -11,13 +11,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from oomdoc.diagnosis.accounts import CACHE_BYTES, ONE_UNIT, TUNES, WEIGHT_BYTES, is_one_unit
+from oomdoc.diagnosis.accounts import CACHE_BYTES, TUNES, WEIGHT_BYTES
 from oomdoc.diagnosis.fixes import Context
 from oomdoc.diagnosis.fixes._remedy import is_script, is_serving, world_size
 from oomdoc.diagnosis.host import MERGES
 from oomdoc.diagnosis.planning.spelling import DASHED
 from oomdoc.diagnosis.regressions import regressions_for
 from oomdoc.diagnosis.view import ranks_on_one_gpu
+from oomdoc.diagnosis.without_effect import ONE_UNIT, is_one_unit
 from oomdoc.evidence import Document, Evidence, Fact, Frame
 from oomdoc.intake.asked import asked_of
 from oomkb.dataclass import dataclass
