@@ -114,7 +114,7 @@ def answer_to(view: View, found: Diagnosis) -> tuple[Message, ...]:
     asked = found.asked or NOTHING_ASKED
     about = Plain(found.job, view.job, view.estimate, found.careful, asked, found.sides, printed_tokens(view))
     own, said = tuple(by_own_figures(about, view.evidence)), answer_of(about)
-    first, *after = (*own, *([*_not_measured(said, own)] if own and found.sides else said))
+    first, *after = (*own, *(tuple(_not_measured(said, own)) if own and found.sides else said))
     uncounted = (say(one.key, **dict(one.values)) for one in view.estimate.warnings if one.key == _NO_IMAGES)
     lead = (*servers(view, asked), first, *launch_options(about))
     return (*lead, *uneven_heads(view), *uncounted, *after, *unused_numbers(found))
