@@ -73,6 +73,11 @@ def test_a_command_gets_no_python_against_a_leak() -> None:
             "0.6.2",
         ),
         (
+            "Upgrading transformers from 4.40.1 to 4.41.0 gives CUDA out of memory in the first step, nothing else was "
+            "changed, the old version runs fine.",
+            "transformers==4.40.1",
+        ),
+        (
             "vllm 0.6.2 serves this model, vllm 0.7.0 with the same flags runs out of GPU memory at start. So it must be "
             "the new release.",
             "vllm==0.6.2",

@@ -148,7 +148,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         kept,
         framework,
         environment.releases(
-            [line for file in files for line in file if notes_a_version(line)], varied, words, statements
+            [line for file in files for line in file if notes_a_version(line)], varied, words, framework, statements
         ),
         signals=tuple(signals),
         outcome=outcome,

@@ -44,6 +44,9 @@ def test_not_installed_is_no_version():
         ("It is fixed in transformers 4.45", {}),
         ("this needs flash-attn>=2.3.0", {}),
         ("建议升级到 vllm 0.6.3", {}),
+        ("Installing deepspeed==0.14.0 solves it", {}),
+        ("降级到 vllm==0.5.4 就好了", {}),
+        ("downgrading to torch 2.2 fixes the problem (I'm on torch 2.3.0)", {"torch": "2.3.0"}),
         ("The release notes of vllm 0.7.0 mention lower memory. We run vllm 0.6.4.", {"vllm": "0.6.4"}),
     ],
 )
@@ -56,10 +59,14 @@ def test_what_one_should_have_is_not_what_there_was(text, versions):
     [
         ("after upgrading to transformers 4.46.0 it OOMs", {"transformers": "4.46.0"}),
         ("升级 transformers==4.46.0 之后 OOM", {"transformers": "4.46.0"}),
+        ("upgraded from torch 2.3.0 to torch 2.4.0 and now OOM", {"torch": "2.4.0"}),
+        ("vllm takes more system memory after upgrading to v0.9.0.1", {"vllm": "0.9.0.1"}),
+        ("Unsloth uses more VRAM after updating to 2025.10.1 from 2025.5.8", {"unsloth": "2025.10.1"}),
+        ("llama factory 升级到 0.9.3 之后 OOM", {"llamafactory": "0.9.3"}),
         ("vllm OOM, CUDA upgraded to 12.4.1", {}),
     ],
 )
-def test_what_one_came_to_counts(text, versions):
+def test_what_one_came_to_counts_also_without_a_name(text, versions):
     assert dict(read_text(text).versions) == versions
 
 

@@ -283,6 +283,10 @@ def _ahead(line: Line) -> Iterator[Fact]:
         minus = doubt(line.text, found.start(), found.end())
         minus = minus if minus > 0.5 else min(minus, 0.06)
         span = line.span(found.start() + 1)
-        if (value := to_tokens(found["length"])) is not None and value >= 16:
+        if found["length"] and (value := to_tokens(found["length"])) is not None and value >= 16:
             plain = found[0].rstrip("s").endswith("token")
             yield Fact("seq_len", value, span, "prose", (0.56 if plain else 0.7) - minus)
+        elif found["steps"]:
+            yield Fact("grad_accum", int(found["steps"]), span, "prose", 0.7 - minus)
+        elif found["each"]:
+            yield Fact("micro_batch", int(found["each"]), span, "prose", 0.75 - minus)
