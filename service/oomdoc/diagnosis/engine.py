@@ -44,6 +44,7 @@ from oomdoc.diagnosis.run_of_evidence import (
     of_unknown_stage,
     over_its_cards,
     ranks_that_speak,
+    requests_at_once,
     run_as_told,
     set_in_words,
     split_by_layers,
@@ -298,7 +299,7 @@ def _looked(
 
 _COMPLETED_BY_ITS_TEXT: Final = (
     *(card_by_number, run_as_told, locally_served, split_by_layers, over_its_cards),
-    *(ranks_that_speak, of_unknown_stage, without_foreign_engine, set_in_words, usual_precision),
+    *(ranks_that_speak, of_unknown_stage, without_foreign_engine, set_in_words, requests_at_once, usual_precision),
 )
 """What a failed run's own text tells of it beside its facts, in order."""
 

@@ -175,7 +175,8 @@ def _on_one_card(view: View) -> Iterator[Account]:
         count = failure.signal.data.get("other_processes", 0) + 1
         sizes = {"count": count, "rank": failure.signal.rank, "device": failure.signal.data.get("device")}
         cause = "weights-load" if view.phase == "load" else "other-process"
-        yield from account_of(view, cause, "one-card", {"others_bytes": failure.other_process_bytes, **sizes})
+        words = "one-card" if failure.signal.rank is not None else "one-card-all"
+        yield from account_of(view, cause, words, {"others_bytes": failure.other_process_bytes, **sizes})
 
 
 def _others_hold(view: View) -> Iterator[Account]:

@@ -11,7 +11,7 @@ from oomdoc.intake.asked import Asked, asked_of, card_in_question, pairs_in
 from oomdoc.stated import following, stated_fields
 from oomkb.catalog import gpus
 from oomkb.errors import OomdocError
-from oomkb.frameworks import PLAIN, described, has
+from oomkb.frameworks import PLAIN, described, has, line
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.states import GGUF_BYTES
 
@@ -121,6 +121,15 @@ _OF_TRAINING: Final = (
     "rollout",
 )
 _TRAINS_IN: Final = frozenset({"backward", "optimizer", "optimizer-init", "loss", "eval", "save", "log-prob"})
+
+
+def requests_at_once(evidence: Evidence, job: Job) -> Job:
+    """With the requests that an engine's own variable lets run at once: each has a cache of the whole context."""
+    name = line(job.framework, "parallel")
+    if name is None or job.get("serving.concurrency") is not None:
+        return job
+    counts = [int(value) for key, value in evidence.assigned if key == name.lower() and value.isdecimal()]
+    return job.with_fields({"serving.concurrency": counts[0]}) if len(counts) == 1 and counts[0] > 1 else job
 
 
 def usual_precision(evidence: Evidence, job: Job) -> Job:

@@ -271,9 +271,13 @@ def owner_of(term: str) -> str | None:
 
 
 def ranks_on_one_gpu(evidence: Evidence) -> bool:
-    """Whether processes of one run sit on the same card: a rank fails on another's, beside several processes."""
+    """Whether processes of one run sit on the same card: a rank fails on another's, beside several processes, or there
+    are as many of them as the run has cards.
+    """
     count = evidence.value("gpu_count")
     cards = int(count) if isinstance(count, int | float) and count > 1 else 8
     placed = (s for s in evidence.find("torch-cuda-oom") if s.rank is not None and "device" in s.data)
     elsewhere = (s for s in placed if s.rank is not None and s.rank % cards != s.data["device"])
-    return any(s.data.get("other_processes", 0) >= _MIN_RANKS for s in elsewhere)
+    together = max((s.data.get("other_processes", 0) + 1 for s in evidence.find("torch-cuda-oom")), default=0)
+    all_of_them = count is not None and together == cards > _MIN_RANKS
+    return all_of_them or any(s.data.get("other_processes", 0) >= _MIN_RANKS for s in elsewhere)

@@ -285,6 +285,9 @@ def load_sharded(job: Job, context: Context) -> Iterator[Variant]:
     own = context.framework is None or context.has_trainer
     if own and "optimizer-init" in context.causes[:1] and context.phase == "load":
         yield step("load-sharded.states", 0.5, line="torch.load('optimizer.pt', map_location='cpu')")
+    elif context.facts.get("resumes") and context.own_code:
+        yield step("load-sharded.own-load", 0.2, line="torch.load(path, map_location='cpu')")
+        yield step("load-sharded.own-gpu", 0.3, line=_SET_DEVICE)
     elif context.facts.get("ranks_on_one_gpu"):
         yield step("load-sharded.own-gpu", 0.3, line=_OWN_MAP if context.facts.get("device_map") else _SET_DEVICE)
         yield step("load-sharded.own-load", 0.3, line="torch.load(path, map_location='cpu')")

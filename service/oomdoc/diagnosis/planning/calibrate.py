@@ -114,11 +114,13 @@ def calibrate(
     needed_bytes: float | None = None,
     *,
     failed: bool = False,
+    own_engine: bool = False,
 ) -> Calibration:
     """Capacity without what others hold; a scale where the estimate fits though the run is known to have failed.
 
     :param needed_bytes: what the estimate holds the process cannot do without (what it caches comes on top).
     :param failed: whether it is known to have failed although no message of it was read.
+    :param own_engine: whether the process beside it is the run's own rollout engine, which the estimate has.
     """
     needed_bytes = needed_bytes or estimate.process_bytes
     failure = evidence.root
@@ -131,7 +133,7 @@ def calibrate(
         return Calibration(None)
     notes: list[Message] = []
     others = failure.other_process_bytes if failure is not None else None
-    if others and others >= _MIN_OTHER_BYTES and others < 0.9 * capacity:
+    if others and others >= _MIN_OTHER_BYTES and others < 0.9 * capacity and not own_engine:
         capacity -= others
         notes.append(say("fixes.note.other-process", other_bytes=others))
     if failure.kind != "device" if failure is not None else not failed:

@@ -41,7 +41,7 @@ _MIN_OF_FIRST: Final = 0.6
 _MAX_SHOWN_PLANS: Final = 3
 _MAX_UNEXPLAINED_RATIO: Final = 2.0
 """Where reality took more than this for every byte of the estimate, something else fills the card than is priced."""
-_OF_THE_CAUSE: Final = frozenset(["entropy-chunks", "image-size", "load-sharded", "load-to-host", "wrap-layers"])
+_OF_THE_CAUSE: Final = frozenset(["entropy-chunks", "image-size", "load-sharded", "wrap-layers"])
 """Instructions that come before any smaller setting."""
 
 
@@ -116,7 +116,9 @@ def planning_for(
     weigh = partial(quantity, prices=prices, context=context, wanted=wanted)
     stated_to_fail = evidence.root is None and first in _ARITHMETIC
     needed = None if is_serving(prices.job) or prices.capacity_bytes is None else prices.needed_bytes
-    calibration = calibrate(evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail)
+    calibration = calibrate(
+        evidence, prices.base.estimate, wanted, needed, failed=stated_to_fail, own_engine=first == "rollout-engine"
+    )
     far = max(calibration.scale, calibration.short) > _MAX_UNEXPLAINED_RATIO
     if (prices.capacity_bytes is None or far) and first in _ARITHMETIC:
         advice = _foremost([*not_set(settings_for(prices.job, context), evidence), *advice])

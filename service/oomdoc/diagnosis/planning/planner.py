@@ -114,7 +114,7 @@ def plan_with(
     if (share := share_that_starts(prices, context)) is not None:
         return _with_first(share, prices, context, wanted)
     if (length := length_in_need(prices, context)) is not None:
-        return _with_first(length, prices, context, wanted)
+        return _with_first(length, prices, replace(context, without=context.without | {"serving-length"}), wanted)
     if (kernel := without_scores(prices.job, context)) is not None:
         return _with_first(kernel, prices, replace(context, without=context.without | {"attention"}), wanted)
     base = prices.base
