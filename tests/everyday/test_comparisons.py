@@ -329,3 +329,10 @@ def test_engines_that_share_one_card(question: str, first: str, answer: str) -> 
 def test_engines_on_cards_of_their_own_share_nothing() -> None:
     found = oomdoc.diagnose("Two vLLM servers of Llama-3.1-8B on one node with 8 H100?")
     assert not [m for m in found.diagnosis.summary if m.key.startswith("answer.servers")]
+
+
+@pytest.mark.parametrize(
+    "text", ["两张 3090 总共 48G 显存，LoRA 微调 Qwen3-8B 行吗？", "2x 3090, 48 GB total: LoRA of Qwen3-8B?"]
+)
+def test_what_all_cards_hold_together_is_divided(text: str) -> None:
+    assert oomdoc.diagnose(text).document()["facts"]["capacity_gib"]["value"] == 24

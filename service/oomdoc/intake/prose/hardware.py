@@ -1,8 +1,7 @@
 """Cards, how many, and how large: ``8×A100 80G``, ``4 张 V100 16GB``, ``a single A6000``, ``两张 24G 的显卡``.
 
 The catalogue's reader (:func:`oomkb.catalog.gpus.find_all`) finds the names. Counts stand before or behind a name or a
-word for cards. A size beside a name is the card's; of other sizes their roles say what they are of
-(:mod:`oomdoc.intake.quantities.facts`).
+word for cards. The words around a size say what it is of (:mod:`oomdoc.intake.prose.sizes`).
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from oomdoc.evidence import Fact
 from oomdoc.intake.lines import Line
-from oomdoc.intake.numbers import COUNT, DIGITS, to_count
+from oomdoc.intake.numbers import COUNT, to_count
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt, is_left
+from oomdoc.intake.prose.sizes import DIGITS, sizes_of
 from oomdoc.intake.sieve import Vocabulary, candidates, found_in
 from oomkb.units import GIB
 
@@ -32,6 +32,8 @@ _RENTED: Final = 0.92
 """How sure the name of a rented machine is of its cards."""
 _MAX_PER_MACHINE: Final = 8
 """Cards of one machine in a usual server (HGX, DGX)."""
+_LENGTHS: Final = 256
+"""A bare multiple of it before a card's name is a length in tokens: ``4096 a100 80g``."""
 
 
 def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
@@ -40,7 +42,7 @@ def shows_several(lines: Sequence[Line], words: Vocabulary) -> bool:
 
 
 def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequence[Line]) -> Iterator[Fact]:
-    """Facts ``gpu``, ``gpu_count`` and ``capacity_gib``, from lines that may name them.
+    """Facts ``gpu``, ``gpu_count``, ``capacity_gib`` and the sizes that sentences tell, from lines that may name them.
 
     :param anywhere: every line: they show how many were launched, and whether several cards are at work.
     """
@@ -52,6 +54,7 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
     several = shows_several(anywhere, words)
     lone = not several and any(found_in(_RE["notebook"], anywhere, words))
     counted = {id(line) for line in candidates(_RE["cards"], lines, words)}
+    used = {id(line) for line in candidates(_RE["only"], lines, words)}
     odd = {id(line) for line in candidates(_RE["unknown"], lines, words)}
     for line in lines:
         mentions = [] if DIGITS.isdisjoint(line.text) else gpus.find_all(line.text)
@@ -65,52 +68,16 @@ def read_hardware(lines: Sequence[Line], words: Vocabulary, *, anywhere: Sequenc
         if id(line) in counted:
             facts += _counted(line)
         yield from facts
-        if not DIGITS.isdisjoint(line.text):
-            yield from _sizes(line)
-        machines = {m.start for m in mentions if m.machine is not None or _RE["slice"].search(m.text)}
-        yield from (fact for start, end in places if start not in machines for fact in _size_beside(line, start, end))
-
-
-def _sizes(line: Line) -> Iterator[Fact]:
-    """Cards of one size that are counted, and a share of a card with its whole."""
-    for found in _RE["sized"].finditer(line.text):
-        span = line.span(found.start() + 1)
-        yield Fact("capacity_gib", float(found["n"] or found["m"]), span, "prose", 0.7)
-        yield Fact("gpu_count", int(found["count"] or found["times"]), span, "prose", 0.7)
-    for found in (*_RE["card_size"].finditer(line.text), *_RE["card_holds"].finditer(line.text)):
-        start, end = found.span("n")
-        aside = _RE["used_before"].search(line.text[max(0, start - 44) : start]) or _RE["in_all"].match(line.text, end)
-        if 2 <= float(found["n"]) <= _MAX_GIB and not aside:
-            minus = 1.5 * doubt(line.text, start, end)
-            yield Fact("capacity_gib", float(found["n"]), line.span(start + 1), "prose", max(0.5, 0.76 - minus))
-    for found in _RE["of_whole"].finditer(line.text):
-        whole = float(found["whole"]) / (1024.0 if found["unit"] in "mM" else 1.0)
-        part = float(found["part"]) / (1024.0 if (found["small"] or found["unit"]) in "mM" else 1.0)
-        around = line.text[max(0, found.start() - 40) : found.end() + 24]
-        if 2 <= whole <= _MAX_UNIFIED_GIB and part <= whole and _RE["about_memory"].search(around):
-            yield Fact("capacity_gib", whole, line.span(found.start() + 1), "prose", 0.66)
-            if found["used"]:
-                yield Fact("process_gib", part, line.span(found.start() + 1), "prose", 0.7)
-
-
-def _size_beside(line: Line, start: int, end: int) -> Iterator[Fact]:
-    """The memory of a card, in its name or beside it: ``4090 48G``, ``24 GB 3090``."""
-    text = line.text
-    found = (
-        _RE["size"].search(text, start, end)
-        or _RE["size_behind"].match(text, end)
-        or _RE["size_before"].search(text, max(0, start - 28), start)
-    )
-    if found is not None and 2 <= float(found["n"]) <= _MAX_UNIFIED_GIB and not is_left(text, start, end):
-        minus = 1.5 * doubt(text, *found.span("n"))
-        sure = max(0.5 if minus < 0.8 else 0.2, 0.85 - minus)
-        yield Fact("capacity_gib", float(found["n"]), line.span(found.start("n") + 1), "prose", sure)
-
-
-_MAX_GIB: Final = 300
-"""What a card holds at most that shares no memory with its host."""
-_MAX_UNIFIED_GIB: Final = 1024
-"""What the largest machine whose card shares the host's memory may hold."""
+        if id(line) in used:
+            for found in _RE["only"].finditer(line.text):
+                yield Fact(
+                    "gpu_count", to_count(found["n"] or found["zh"]), line.span(found.start() + 1), "prose", 0.86
+                )
+        counts = [fact for fact in facts if fact.name == "gpu_count"]
+        count = max(counts, key=lambda fact: fact.confidence).value if counts else 1
+        places = [place for place in places if not is_left(line.text, *place)]
+        names = [(m.start, m.end) for m in mentions if m.machine is not None or _RE["slice"].search(m.text)]
+        yield from sizes_of(line, places, count, names=names)
 
 
 def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | None:
@@ -121,7 +88,7 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     before = text[max(0, mention.start - 12) : mention.start]
     from oomkb.catalog.gpu_text import in_list
 
-    listed = before.endswith("/") and in_list(text, mention.start, mention.end)
+    listed = before.endswith("/") and (in_list(text, mention.start, mention.end) or _RE["counted"].search(before))
     if (before.endswith(("/", "\\", "_", "#", "$")) and not listed) or (
         before.endswith("=") and not before.endswith("==")
     ):
@@ -134,7 +101,13 @@ def named_card(text: str, mention: GpuMention) -> tuple[str, int, int | None] | 
     skip = lead.end() if lead is not None and (counted or not (lead["n"] or lead["zh"])) else 0
     begin = mention.start + skip
     name = _RE["trailing"].sub("", _RE["words_for_cards"].split(whole[skip:].lstrip(" ,(（"), maxsplit=1)[0])
-    name = _with_box_size(name.strip(" -,"), mention.device)
+    bare = name.rstrip("sS")
+    if bare.isdigit() and (
+        (name != bare and mention.count is None and not _RE["owned"].search(before))
+        or _RE["numbered"].search(text[max(0, begin - 12) : begin])
+    ):
+        return None
+    name = _with_box_size(_RE["plural"].sub("", name).strip(" -,"), mention.device)
     count = _count(text, begin, mention.end)[0] or mention.count
     dated = mention.device.unified or "mac" in name.lower()  # "2021 MacBook Pro"
     return name, begin, None if dated and count in _YEARS else count
@@ -208,10 +181,16 @@ def _count(text: str, start: int, end: int) -> tuple[int | None, float]:
     if (found := _RE["before"].search(before)) is not None:
         word = found["n"].lower()
         count = to_count(word) * int(found["nodes"] or 1)
-        if (nodes := _RE["nodes"].search(before[: found.start("n")])) is not None:
+        if count >= _LENGTHS and count % _LENGTHS == 0 and not found["times"].strip():
+            return None, 0.0
+        ahead = before[: found.start("n")]
+        if (nodes := _RE["nodes"].search(ahead)) is not None:
             count = _in_all(count, to_count(nodes["n"]), after)
-        elif "台" in found["times"] and behind is not None:
-            return count * to_count(behind["times"] or behind["cards"]), 0.92
+        elif _RE["total"].search(ahead) is not None:
+            return count, 0.95
+        elif "台" in found["times"]:
+            each = to_count(behind["times"] or behind["cards"]) if behind is not None else None
+            return (count * each, 0.92) if each is not None else (count, 0.5)
         return count, _ARTICLE if word in _ONE else 0.9
     if behind is not None:
         return to_count(behind["times"] or behind["cards"]), 0.88
@@ -238,7 +217,7 @@ def _counted(line: Line) -> Iterator[Fact]:
         if not 1 <= count <= 20000 or _RE["series"].fullmatch(found["n"]):
             continue
         each = word[0] == "单" and _RE["each"].match(text, found.end()) is not None
-        sure = 0.52 if each else 0.58 if word in _ONE else 0.8
+        sure = 0.52 if each else 0.95 if _RE["total"].search(ahead) else 0.58 if word in _ONE else 0.8
         if re.search(r"(?:gpu|卡|显卡)\W{0,2}\Z", ahead, _I):
             sure = 0.4
         minus = 1.5 * doubt(text, found.start(), found.end())

@@ -8,10 +8,9 @@ from typing import Final
 from oomdoc.evidence import Evidence, Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated, not_given
-from oomdoc.intake.quantities.fields import SET_BY, SURE, around, refutes, sure_of, whole
+from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 from oomkb.catalog import gpus
-from oomkb.kept import compiled
 from oomkb.units import GIB
 
 _CONFIDENCE: Final = 0.6
@@ -27,7 +26,6 @@ _FACTS: Final[Mapping[str, str]] = {
     "zero_stage": "zero_stage",
     "card_memory": "capacity_gib",
     "host_memory": "host_gib",
-    "requested_memory": "tried_gib",
     "params": "params_b",
     "lora_r": "lora.r",
     "utilization": "gpu_memory_utilization",
@@ -141,13 +139,10 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         denied = negated(text, found.start) or not_given(text, found.start)
         if len(values[role]) > 1 or denied or doubt(text, found.start, found.end) > 0.5:
             continue
-        if role == "card_memory" and _OF_ALL.search(" ".join(around(text, found))):
-            continue  # what cards hold together that nobody counts is no card's
         start, line = _line_of(found, places)
+        if line.text.strip() == found.written.strip():
+            continue  # a number alone on its line: nothing says what it is of
         yield Fact(_FACTS[role], whole(found.value), line.span(found.start - start + 1), "prose", _CONFIDENCE)
-
-
-_OF_ALL: Final = compiled(r"(?i)\b(?:total(?! capacity)|combined|altogether|in all)\b|总共|总计|合计|加起来|一共")
 
 
 def _host_that_is_there(text: str) -> Quantity | None:
