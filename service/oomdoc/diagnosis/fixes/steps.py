@@ -234,7 +234,7 @@ def image_size(job: Job, context: Context) -> Iterator[Variant]:
     401,408 pixels are 512 tokens. Where a limit is set, ``pixels`` lowers it.
     """
     of_images = "vision-tokens" in context.causes[:2] or context.facts.get("in_vision_tower")
-    if not (of_images or _is_beyond_text(job, context)) or context.facts.get("pipeline"):
+    if not (of_images or context.facts.get("images_decide")) or context.facts.get("pipeline"):
         return
     limited, video = (line_of(context.framework, name) for name in ("image-limit", "video-size"))
     if job.max_pixels is None and context.facts.get("image_limit_named"):
@@ -247,14 +247,6 @@ def image_size(job: Job, context: Context) -> Iterator[Variant]:
         )
     if job.video_frames and video is not None:
         yield step("image-size.video", 0.6, line=video)
-
-
-def _is_beyond_text(job: Job, context: Context) -> bool:
-    """Whether a model with a vision tower asked for more than the attention scores of its text in fp32 take."""
-    shape, wanted = context.shape, context.requested_bytes
-    if shape is None or shape.vision is None or not wanted or not job.seq_len:
-        return False
-    return wanted > 4.0 * shape.dims.heads * job.seq_len**2 * (job.micro_batch or 1)
 
 
 _BATCH_SHAPES: Final = "print(batch['input_ids'].shape, batch['pixel_values'].shape)"

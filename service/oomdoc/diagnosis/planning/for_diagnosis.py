@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, loads_easily, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
-from oomdoc.diagnosis.planning.moves import is_as_mild, strongest, variants_on
+from oomdoc.diagnosis.planning.instructions import Weigh, advice_on, plans_of
+from oomdoc.diagnosis.planning.moves import is_as_mild
 from oomdoc.diagnosis.planning.needless import not_set, ruled_out
 from oomdoc.diagnosis.planning.patching import Written, as_spelled, patched
 from oomdoc.diagnosis.planning.planner import plan_with
@@ -23,7 +23,6 @@ from oomdoc.diagnosis.planning.quantities import ANSWERS, Quantity, lowest_share
 from oomdoc.diagnosis.result import CauseFinding, Change, Diagnosis, Plan
 from oomdoc.evidence import Evidence, Message, say
 from oomkb.errors import OomdocError
-from oomkb.memory.estimate import Estimate
 from oomkb.memory.job import Job
 
 _ARITHMETIC: Final = frozenset(
@@ -53,6 +52,7 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
         diagnosis.causes,
         careful=diagnosis.careful,
         explained=not any(not c.field for c in diagnosis.conflicts),
+        images_decide=any(c.why.key == _IMAGES for c in diagnosis.conflicts),
         ineffective=frozenset(c.field for c in diagnosis.conflicts if c.field),
         matched=[m.case for m in diagnosis.matches],
         wanted=wanted,
@@ -67,6 +67,9 @@ def plan_for(diagnosis: Diagnosis, *, wanted: float = 0.9) -> Diagnosis:
     )
 
 
+_IMAGES: Final = "inferred.images"
+
+
 def planning_for(
     evidence: Evidence,
     job: Job,
@@ -74,6 +77,7 @@ def planning_for(
     *,
     careful: bool = False,
     explained: bool = True,
+    images_decide: bool = False,
     ineffective: Collection[str] = (),
     matched: Iterable[str] = (),
     wanted: float = 0.9,
@@ -81,15 +85,16 @@ def planning_for(
     """Plans for a failure that was read: cause first, then arithmetic, calibrated against the failure's own figures.
 
     :param explained: whether any plausible run explains the figures that were seen; none is priced where not.
+    :param images_decide: whether images that nobody sized are what the figures do not explain.
     :param ineffective: fields that are stated and, by the figures, not in effect: to be found out why, not to be set.
     :param careful: whether open fields are filled as a careful person starts.
 
     A job that cannot be priced still gets the steps that follow from its cause.
     """
-    least = max(_MIN_PROBABILITY, _MIN_OF_FIRST * causes[0].probability) if causes else _MIN_PROBABILITY
-    likely = [c.cause for c in causes if c.probability >= least] or [c.cause for c in causes[:1]]
+    likely = _likely(causes)
     context = context_of(evidence, job, likely, matched)
-    context = replace(context, without=context.without | ruled_out(evidence, job))
+    facts = {**context.facts, "images_decide": images_decide}
+    context = replace(context, without=context.without | ruled_out(evidence, job), facts=facts)
     try:
         prices: Prices | None = (
             Prices(job, careful=careful)
@@ -103,14 +108,14 @@ def planning_for(
         context = of_this_run(evidence, prices, context)
         if likely[:1] != ["version-regression"] and (note := loads_easily(evidence, prices)) is not None:
             context = replace(context, causes=("other-process",))
-            return Planning(plans=_cause_plans(_advice(prices.job, context), prices.job, None, (note,)))
-    advice = not_set(_advice(prices.job if prices else job, context), evidence)
+            return Planning(plans=plans_of(advice_on(prices.job, context), prices.job, None, (note,)))
+    advice = not_set(advice_on(prices.job if prices else job, context), evidence)
     first = likely[0] if likely else ""
     if prices is None:
         notes = (say("fixes.note.unpriced"),) if explained else ()
         if first in _ARITHMETIC and not _is_apart(job, context):
             advice = _foremost([*not_set(settings_for(job, context), evidence), *advice])
-        plans = _cause_plans(advice, job, None, notes)
+        plans = plans_of(advice, job, None, notes)
         return Planning(plans=plans, notes=() if plans else notes)
     found = Planning(before=prices.base.estimate)
     weigh = partial(quantity, prices=prices, context=context, wanted=wanted)
@@ -145,12 +150,18 @@ def planning_for(
     said = (say("fixes.note.look-first"),) if fits and not plans else ()
     if far and first in _ARITHMETIC:
         said = (say("fixes.note.too-far", predicted_bytes=prices.base.estimate.process_bytes),)
-    of_causes = _cause_plans(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
+    of_causes = plans_of(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     own = tuple(_if_not_enough(plan, found, prices) if plans else plan for plan in of_causes)
     lead = own and advice[0][0] == first
     plans = (*own, *plans) if lead else (*plans[: _MAX_SHOWN_PLANS - len(own)], *own)
     ordered = [_in_order(plan, first, ineffective) for plan in plans[:_MAX_SHOWN_PLANS]]
     return _in_own_keys(replace(found, plans=tuple(ordered)), evidence, prices.job, ineffective)
+
+
+def _likely(causes: Sequence[CauseFinding]) -> list[str]:
+    """The causes that are answered, the first at least."""
+    least = max(_MIN_PROBABILITY, _MIN_OF_FIRST * causes[0].probability) if causes else _MIN_PROBABILITY
+    return [c.cause for c in causes if c.probability >= least] or [c.cause for c in causes[:1]]
 
 
 def _foremost(advice: Sequence[tuple[str, str, Variant]]) -> list[tuple[str, str, Variant]]:
@@ -291,11 +302,7 @@ def _instead(variant: Variant) -> bool:
     return variant.instruction is not None and variant.instruction.key in _FIRST
 
 
-_Weigh = Callable[[str, Variant], Quantity]
-"""Figures for an instruction of a remedy, where the job can be priced."""
-
-
-def _hinted(hints: Sequence[tuple[str, Variant]], weigh: _Weigh) -> Iterator[Message]:
+def _hinted(hints: Sequence[tuple[str, Variant]], weigh: Weigh) -> Iterator[Message]:
     """Each hint, and its figures after it."""
     for name, variant in hints:
         found = weigh(name, variant)
@@ -327,70 +334,3 @@ def _arithmetic(
         return replace(found, notes=calibration.notes)
     first = found.plans[0]
     return replace(found, plans=(replace(first, notes=(*calibration.notes, *first.notes)), *found.plans[1:]))
-
-
-def _advice(job: Job, context: Context) -> list[tuple[str, str, Variant]]:
-    """Cause, remedy and variant of every instruction that answers one of the likely causes, in order."""
-    out = []
-    for cause in context.causes[:2]:
-        for remedy in REMEDIES:
-            if not remedy.advice or cause not in remedy.causes:
-                continue
-            out += [(cause, remedy.name, v) for v in variants_on(remedy, job, context) if v.instruction is not None]
-    least: dict[tuple[str, str], float] = {}
-    for cause, name, variant in out:
-        least[cause, name] = min(variant.effort, least.get((cause, name), variant.effort))
-    return sorted(out, key=lambda step: (context.causes.index(step[0]), least[step[0], step[1]]))
-
-
-def _cause_plans(
-    advice: Sequence[tuple[str, str, Variant]],
-    job: Job,
-    estimate: Estimate | None,
-    notes: tuple[Message, ...],
-    probability: float = 0.0,
-    weigh: _Weigh | None = None,
-) -> tuple[Plan, ...]:
-    """One plan of instructions, for the most probable cause that has any."""
-    if not advice:
-        return ()
-    cause = advice[0][0]
-    steps = [(remedy, variant) for other, remedy, variant in advice if other == cause][:5]
-    weighed = [weigh(remedy, variant) if weigh is not None else Quantity() for remedy, variant in steps]
-    changes = tuple(
-        Change(
-            remedy=remedy,
-            key=remedy,
-            instruction=found.instruction or variant.instruction,
-            saves_bytes=found.saves_bytes,
-        )
-        for (remedy, variant), found in zip(steps, weighed, strict=True)
-    )
-    figures = {repr(found.note): found.note for found in weighed if found.note is not None}
-    return (
-        Plan(
-            name="cause",
-            changes=changes,
-            job=job,
-            estimate=estimate or _UNPRICED,
-            fits_probability=probability,
-            relative_speed=1.0,
-            safety=strongest(_SAFETIES[remedy] for remedy, _ in steps),
-            notes=(*notes, *figures.values()),
-        ),
-    )
-
-
-_SAFETIES: Final = {remedy.name: remedy.safety for remedy in REMEDIES}
-_NO_PHASES: Final[Mapping[str, Any]] = MappingProxyType({})
-_UNPRICED: Final = Estimate(
-    allocated_bytes=0.0,
-    reserved_bytes=0.0,
-    process_bytes=0.0,
-    intervals=_NO_PHASES,
-    phases=_NO_PHASES,
-    peak_phase="unknown",
-    params=0,
-    trainable=0,
-)
-"""Stands where nothing could be computed: no phases."""
