@@ -43,26 +43,42 @@ _CLAUSES: Final[dict[str, re.Pattern[str]]] = {
         "cached_bytes": rf"[;,]{_S}cached",
     }.items()
 }
-_OTHERS: Final = compiled(rf"(?:Process\d{{1,10}}has|进程\d{{1,10}}(?:正在)?使用了?){_S}", re.IGNORECASE)
+_OTHERS: Final = compiled(rf"(?:Process(\d{{1,10}})has|进程(\d{{1,10}})(?:正在)?使用了?){_S}", re.IGNORECASE)
+_OWN: Final = compiled(r"\(\w{1,60} pid=(\d{1,10})")
+"""Who prints, in the lines that Ray passes on: ``(WorkerDict pid=40123)``."""
 _DEVICE: Final = compiled(r"(?:GPU|NPU|XPU|HIP|MUSA)(\d{1,4})(?:;|has|had|的|total)", re.IGNORECASE)
+_TOTAL_OF: Final = compiled(rf"freeof({_S}|([0-9]{{1,4}}\.[0-9]{{1,3}}))", re.IGNORECASE)
 _EB: Final = compiled(r"more\s{0,2}than\s{0,2}1\s{0,2}EB", re.IGNORECASE)
 _ABSURD: Final = 1 << 44
 """16 TiB: what a counter that wrapped below zero prints (WSL, memory limits); not a size."""
 
 
+def clauses(text: str, pid: str = "") -> dict[str, Any]:
+    """Every size that a message without blanks states, in bytes under the names of :class:`Failure`.
+
+    :param pid: of the process that prints it, where that is known.
+    """
+    return dict(_clauses(text, pid))
+
+
 @lru_cache(maxsize=512)
-def clauses(text: str) -> Mapping[str, Any]:
+def _clauses(text: str, pid: str) -> Mapping[str, Any]:
     """Every size that a message without blanks states, in bytes under the names of :class:`Failure`."""
     out: dict[str, Any] = {}
     for name, pattern in _CLAUSES.items():
         if (found := pattern.search(text)) is not None:
             number, unit = [g for g in found.groups() if g is not None][:2]
             out[name] = to_bytes(number, unit)
+    if "capacity_bytes" not in out and (found := _TOTAL_OF.search(text)) is not None:
+        out["capacity_bytes"] = to_bytes(found[2] or found[4], found[3] or "GiB")
     if (device := _DEVICE.search(text)) is not None:
         out["device"] = int(device[1])
     _split_cached(out)
-    others = [to_bytes(*found) for found in _OTHERS.findall(text)]
-    _split_processes(out, [size for size in others if size < _ABSURD])
+    others = [(m[1] or m[2], to_bytes(m[3], m[4])) for m in _OTHERS.finditer(text)]
+    if pid and "process_bytes" not in out and (mine := dict(others).get(pid)) is not None:
+        out["process_bytes"] = mine
+        others = [one for one in others if one[0] != pid]
+    _split_processes(out, [size for _, size in others if size < _ABSURD])
     return {k: v for k, v in out.items() if k == "device" or v < _ABSURD}
 
 
@@ -82,6 +98,9 @@ def _split_processes(out: dict[str, Any], others: list[int]) -> None:
     missing. Then it is the smallest process that can hold what PyTorch holds here.
     """
     if "process_bytes" not in out and others:
+        if len(others) == 1 and _alone(out, others[0]):
+            out["process_bytes"] = others.pop()
+            return
         held = out.get("reserved_bytes") or out.get("allocated_bytes", 0) + out.get("reserved_unallocated_bytes", 0)
         able = sorted(size for size in others if held and size >= held * 0.995)
         if able:
@@ -99,7 +118,8 @@ def _parse(window: Window) -> Reading | None:
     text = window.squeezed(head.start(), 0 if _COMPLETE.search(window.text[head.start() :]) else 7)
     if (end := _NEXT.search(text, 20)) is not None:
         text = text[: end.start()]
-    sizes = clauses(text)
+    own = _OWN.search(window.line.raw)
+    sizes = clauses(text, own[1] if own is not None else "")
     if head["backend"] is None and "capacity_bytes" not in sizes and "free_bytes" not in sizes and not _named(window):
         return None
     backend = (head["backend"] or "cuda").lower()
@@ -111,11 +131,19 @@ def _parse(window: Window) -> Reading | None:
 
 def _named(window: Window) -> bool:
     """Whether the line (or the one before it) says that an out-of-memory error was raised."""
-    return _RAISED.search(window.text + window.preceding()) is not None
+    nearby = window.text + window.preceding()
+    return "OutOfMemory" in nearby or "out of memory" in nearby.lower()
 
 
-_RAISED: Final = compiled(r"OutOfMemory|out of memory|\boom(?:s|ed)?\b", re.IGNORECASE)
+def _alone(sizes: Mapping[str, int], process_bytes: int) -> bool:
+    """Whether a process holds all that is in use: then it is this one, which holds a context at least."""
+    if sizes.keys() & {"allocated_bytes", "reserved_bytes"} or not sizes.keys() >= {"capacity_bytes", "free_bytes"}:
+        return False
+    used = sizes["capacity_bytes"] - sizes["free_bytes"]
+    return used > 0 and abs(process_bytes - used) <= _ROUGHLY * used
 
+
+_ROUGHLY: Final = 0.02
 
 PARSER: Final = Parser(
     "torch_cuda",

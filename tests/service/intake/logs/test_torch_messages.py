@@ -104,6 +104,24 @@ def test_index_missing():
     ) == [22.19, 11.72]
 
 
+def test_shortened_by_hand():
+    assert values(
+        "torch.OutOfMemoryError: Tried to allocate 12.60 GiB. GPU had 12.44 GiB free of 79.19",
+        "tried_gib",
+        "free_gib",
+        "capacity_gib",
+    ) == [12.6, 12.44, 79.19]
+
+
+def test_the_only_process_that_holds_what_is_used_is_this_one():
+    text = (
+        "CUDA out of memory. Tried to allocate 2.10 GiB. GPU 0 has a total capacity of 23.60 GiB of which 1.50 GiB is "
+        "free. Process 4711 has {} memory in use."
+    )
+    assert values(text.format("22.09 GiB"), "process_gib", "other_process_gib") == [22.09, None]
+    assert values(text.format("9.00 GiB"), "process_gib", "other_process_gib") == [None, 9.0]
+
+
 def test_translated_console():
     text = "CUDA 内存不足。尝试分配 108.00 MiB 的内存。GPU 0 的总内存容量为 23.68 GiB，其中空闲内存为 34.88 MiB。进程 1170126 正在使用 2.25 GiB 的内存。"
     assert values(text, "capacity_gib", "other_process_gib") == [23.68, 2.25]
