@@ -96,6 +96,8 @@ class ServingBytes(Served):
     """What the engine's rule leaves to the cache; below zero where weights and activations exceed its share."""
     spread: float = 0.0
     """How closely the size of the process is known, one sigma."""
+    cache_spread: float = 0.0
+    """How closely what is left to the cache is known, one sigma."""
     drafts: float = 0.0
     """Weights of a draft model."""
     host: float = 0.0
@@ -179,7 +181,8 @@ def serving_bytes(
     largest = cache.longest(max(0.0, budget) / share / at_once)
     pool = min(needed, budget) if engine.rule == "exact" else budget
     held = replace(held, budget=budget, shared_bytes=shared, cache_bytes=max(0.0, pool), largest_length=largest)
-    held = replace(held, spread=_spread(engine, held))
+    rest = (want.gpu_memory_utilization if want else None) or 0.9 if engine.of_the_rest else 1.0
+    held = replace(held, spread=_spread(engine, held), cache_spread=rest * _rest_spread(held))
     return replace(held, warnings=_short(held)) if budget < needed else held
 
 
@@ -286,6 +289,11 @@ def _spread(engine: engines.Engine, held: ServingBytes) -> float:
     return _CARD_SIGMA * held.process
 
 
+def _rest_spread(held: ServingBytes) -> float:
+    """How closely what loading and profiling leave of the card is known, one sigma; a share of it, as much closer."""
+    return _WEIGHTS_SIGMA * held.weights + _ACTIVATIONS_SIGMA * held.activations + _OUTSIDE_SIGMA_BYTES
+
+
 def _short(held: ServingBytes) -> tuple[Note, ...]:
     most = max(0, (held.largest_length or 0) // _STEP * _STEP)
     if not most:
@@ -325,8 +333,7 @@ def start_probability(found: ServingBytes, process: float, room: float) -> float
 
     What is uncertain is how much loading and profiling leave to the cache, not how much of the card the engine takes.
     """
-    sigma = _WEIGHTS_SIGMA * found.weights + _ACTIVATIONS_SIGMA * found.activations + _OUTSIDE_SIGMA_BYTES
     starts = found.cache_bytes > 0 or not found.needed_bytes
-    cache = normal((found.budget - found.needed_bytes) / sigma) if starts else 0.0
+    cache = normal((found.budget - found.needed_bytes) / max(found.cache_spread, 1.0)) if starts else 0.0
     card = normal((room - process) / max(found.spread, 1.0))
     return round(min(cache, card), 4)

@@ -56,14 +56,19 @@ def lora(job: Job, context: Context) -> Iterator[Variant]:
 
 @remedy("changed-training", "training", reduces=("weights", *_ADAPTED))
 def qlora(job: Job, context: Context) -> Iterator[Variant]:
-    """QLoRA: adapters over a base stored in 4 bits (NF4, double quantisation). Dettmers et al. 2023, "QLoRA".
+    """QLoRA: adapters over a base stored in 4 bits (NF4, double quantisation), 8 bits become 4. Dettmers et al. 2023,
+    "QLoRA".
 
     Not with ZeRO-3 or ZeRO's parameter offload: bitsandbytes' packed weights cannot be partitioned by DeepSpeed's
     engine in most frameworks, so it is proposed for unsharded, DDP and ZeRO-1/2 runs.
     """
-    if _quantised(job) or job.method == "qlora" or job.objective == "pretrain" or not context.has("qlora"):
+    if job.objective == "pretrain" or not context.has("qlora"):
         return
     if not has_bitsandbytes(context.device) or job.sharding not in _UNSHARDED or "param" in (job.offload or ()):
+        return
+    if job.quant == "int8" and is_lora(job):
+        yield Variant(fields={"method": "qlora", "quant": "nf4-double"}, effort=0.8, safety="changed-numerics")
+    if _quantised(job) or job.method == "qlora":
         return
     fields: dict[str, object] = {"method": "qlora", "quant": "nf4-double"}
     if job.method != "lora":

@@ -114,7 +114,9 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
     for name in ("gpu_memory_utilization", "max_model_len"):
         if stated(name) is None:
             continue
-        if serving or framework is None:
+        if name == "max_model_len" and framework is not None and framework not in ENGINES and serving:
+            job = _fill(job, "seq_len", stated(name))  # a library generates without an engine's limit
+        elif serving or framework is None:
             job = _fill(job, f"serving.{name}", stated(name))
         elif name == "gpu_memory_utilization":
             job = _fill(job, f"rollout.{name}", stated(name))

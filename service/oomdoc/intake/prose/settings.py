@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +30,8 @@ _LONGEST: Final = 7
 """Words of the longest name."""
 _MAX_TOKENS: Final = 700
 """Words of a line that are looked at."""
+_MAX_PATH: Final = 80
+"""Characters before a name in which the sections are looked for that it stands in (``ref.fsdp_config.``)."""
 _KINDS_OF_ON: Final = {"unsloth": "offload", "selective": "selective"}
 """How checkpointing is on, as the job says it."""
 _TRUE: Final = frozenset({"true", "yes", "on", "1", "full", "selective", "unsloth"})
@@ -48,6 +51,7 @@ class _Setting:
     kind: str
     doubt: float
     not_after: frozenset[str]
+    not_under: frozenset[str]
     spoken: bool
     written: bool
 
@@ -77,7 +81,10 @@ def _table() -> _Table:
     names: dict[str, tuple[_Setting, ...]] = {}
     for fact, kind, less, options, *spelt in data["setting"]:
         excluded = frozenset(options.get("not_after", "").split())
-        setting = _Setting(fact, kind, less, excluded, options.get("spoken", False), options.get("written", False))
+        under = frozenset(options.get("not_under", "").split())
+        setting = _Setting(
+            fact, kind, less, excluded, under, options.get("spoken", False), options.get("written", False)
+        )
         for name in " ".join(spelt).split():
             plain = name.replace("_", "")
             names[plain] = (*names.get(plain, ()), setting)
@@ -108,8 +115,9 @@ def read_settings(lines: Sequence[Line], *, sure: float, prose: bool = False) ->
     found = [
         m for line in lines if not line.text.lstrip().startswith(("#", "//")) for m in _mentions(line, sure, prose)
     ]
+    offloaded = tuple(dict.fromkeys(part for m in found if m.setting.fact == "offload" for part in m.value))
     for mention in found:
-        yield from _facts(mention)
+        yield from _facts(replace(mention, value=offloaded) if mention.setting.fact == "offload" else mention)
     yield from _lengths(found, sure)
     if prose:
         yield from (fact for line in lines for fact in _ahead(line))
@@ -151,8 +159,10 @@ def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Men
             at += 1
             continue
         before = low[tokens[at - 1][0] : tokens[at - 1][1]] if at and start - tokens[at - 1][1] <= 1 else ""
+        path = low[max(0, start - _MAX_PATH) : start].split()
+        sections = path[-1].split(".") if path and not low[start - 1].isspace() else []
         for setting in best[2]:
-            if before not in setting.not_after or not before:
+            if (before not in setting.not_after or not before) and setting.not_under.isdisjoint(sections):
                 mention = _valued(line, setting, start, best[1], text[start : best[1]], sure, prose)
                 if mention is not None:
                     yield mention
