@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import oomdoc
+from oomdoc.diagnosis.planning.planner import plan
 from oomdoc.diagnosis.result import Diagnosis
 from oomdoc.intake import read_text
 from oomkb.catalog import gpus
@@ -163,3 +164,68 @@ def test_a_longer_context_in_a_model_s_name() -> None:
 
 def test_cards_in_the_plural_with_their_size() -> None:
     assert [(m.device.name, m.count) for m in gpus.find_all("my node has 8 A100-40Gs")] == [("A100-SXM4-40GB", 8)]
+
+
+OFFLOADED = (
+    "verl GRPO of Qwen2.5-32B on one node of 8x H100, 512 GB of RAM, {said}. The node's OOM killer ended step 3."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "offload"),
+    [
+        ("param_offload=True and optimizer_offload=True for the actor", {"param", "optimizer"}),
+        ("I set param_offload and optimizer_offload to True", {"param", "optimizer"}),
+        ("optimizer_offload=True, param_offload=False", {"optimizer"}),
+        ("ref.fsdp_config.param_offload=True", set()),
+    ],
+)
+def test_what_sentences_say_is_offloaded(said: str, offload: set[str]) -> None:
+    assert set(read_text(OFFLOADED.format(said=said)).value("offload") or ()) == offload
+
+
+def test_an_engine_s_split_is_not_the_actor_s() -> None:
+    evidence = read_text("verl GRPO of Qwen2.5-32B on 8x H100, rollout TP=4. CUDA out of memory")
+    assert evidence.value("rollout.tensor_parallel") == 4
+    assert evidence.value("tp") is None
+    assert evidence.value("gpu_count") == 8
+
+
+def test_a_message_that_somebody_shortened() -> None:
+    failure = read_text("OOM at step 0: tried to allocate 7.83 GiB.").failures[0]
+    assert failure.requested_bytes == round(7.83 * 2**30)
+
+
+def test_what_somebody_leaves_as_it_is_does_not_hang() -> None:
+    assert not read_text("内存能加到 2T，这样够了吧？别的我就不动了").failures
+    assert read_text("跑到第三步就不动了，没报错").failures
+
+
+LOADED_IN_8_BITS = """Colab T4. Does max_seq_length 512 help?
+
+```python
+model = AutoModelForCausalLM.from_pretrained(
+    "Qwen/Qwen3-14B",
+    quantization_config=BitsAndBytesConfig(load_in_8bit=True),
+    device_map="auto",
+    torch_dtype=torch.float16,
+)
+```
+
+ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized \
+model.
+"""
+
+
+def test_four_bits_where_eight_do_not_fit() -> None:
+    found = _diagnosed(LOADED_IN_8_BITS)
+    assert found.causes[0].cause == "weights-load"
+    assert found.plans[0].job.quant == "nf4"
+
+
+def test_four_bits_of_a_base_that_adapters_train_on() -> None:
+    job = Job.from_document(
+        {"model": "Qwen/Qwen3-14B", "method": "lora", "quant": "int8", "gpu": "T4", "micro_batch": 1, "seq_len": 512}
+        | {"framework": "axolotl", "grad_ckpt": True, "attention": "sdpa", "optimizer": "adamw_8bit"}
+    )
+    assert any(made.job.quant == "nf4-double" for made in plan(job).plans)

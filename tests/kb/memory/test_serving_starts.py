@@ -12,7 +12,7 @@ import pytest
 from oomkb.frameworks import complete
 from oomkb.memory.engines import engine_of, outside_bytes, static_share
 from oomkb.memory.job import Job
-from oomkb.memory.serving import largest_max_model_len, serving_bytes
+from oomkb.memory.serving import largest_max_model_len, serving_bytes, start_probability
 from oomkb.memory.setting import resolve_setting
 from oomkb.memory.shape import ModelShape
 from oomkb.pricing import device_of, price, shape_of
@@ -210,3 +210,19 @@ def test_the_largest_image_is_in_a_profile_run(name, off):
     """Qwen's preprocessors let 16,384 tokens through; without its tower's peak the caches were 7.5 and 0.6 % larger."""
     (row,) = (r for r in ROWS if r["id"] == name)
     assert figures(row["job"])["kv_gib"] == pytest.approx(row["logged"]["kv_gib"], rel=off)
+
+
+def test_a_share_of_the_rest_is_known_as_much_more_closely():
+    """LMDeploy's share is one of what loading leaves: what the weights are off by counts for that share of it."""
+
+    def start(share):
+        document = {"model": "Qwen/Qwen2.5-14B-Instruct", "quant": "fp8", "objective": "inference", "gpu": "RTX 4090"}
+        serving = {"gpu_memory_utilization": share, "max_model_len": 4096}
+        job = complete(Job.from_document(document | {"framework": "lmdeploy", "serving": serving}))
+        shape, device = shape_of(job), device_of(job)
+        return serving_bytes(resolve_setting(job, shape), shape, device)
+
+    few, much = start(0.2), start(0.8)
+    assert few.needed_bytes < few.budget < much.budget
+    assert few.cache_spread / much.cache_spread == pytest.approx(0.25)
+    assert start_probability(few, few.process, 23.65 * GIB) > 0.95

@@ -17,7 +17,7 @@ from oomdoc.intake.configs.table import Group, Key, norm
 from oomdoc.intake.configs.wordlist import word_set
 from oomkb.catalog.model_text import quant_hint
 from oomkb.errors import JobError
-from oomkb.frameworks import ENGINES, canonical, find, has
+from oomkb.frameworks import ENGINES, PLAIN, canonical, find, has
 from oomkb.frameworks.completion import UNKNOWN
 from oomkb.kept import lazy
 from oomkb.memory.job import Job
@@ -114,8 +114,8 @@ def _contract(job: Job, facts: Mapping[str, Fact], framework: str | None) -> Job
     for name in ("gpu_memory_utilization", "max_model_len"):
         if stated(name) is None:
             continue
-        if name == "max_model_len" and framework is not None and framework not in ENGINES and serving:
-            job = _fill(job, "seq_len", stated(name))  # a library generates without an engine's limit
+        if name == "max_model_len" and framework == PLAIN and serving:
+            job = _fill(job, "seq_len", stated(name))  # ``generate`` has no engine's limit
         elif serving or framework is None:
             job = _fill(job, f"serving.{name}", stated(name))
         elif name == "gpu_memory_utilization":

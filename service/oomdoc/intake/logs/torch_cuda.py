@@ -131,8 +131,10 @@ def _parse(window: Window) -> Reading | None:
 
 def _named(window: Window) -> bool:
     """Whether the line (or the one before it) says that an out-of-memory error was raised."""
-    nearby = window.text + window.preceding()
-    return "OutOfMemory" in nearby or "out of memory" in nearby.lower()
+    return _RAISED.search(window.text + window.preceding()) is not None
+
+
+_RAISED: Final = compiled(r"OutOfMemory|out of memory|\boom(?:s|ed)?\b", re.IGNORECASE)
 
 
 def _alone(sizes: Mapping[str, int], process_bytes: int) -> bool:

@@ -54,6 +54,7 @@ class _Setting:
     not_under: frozenset[str]
     spoken: bool
     written: bool
+    assigned: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +83,8 @@ def _table() -> _Table:
     for fact, kind, less, options, *spelt in data["setting"]:
         excluded = frozenset(options.get("not_after", "").split())
         under = frozenset(options.get("not_under", "").split())
-        setting = _Setting(
-            fact, kind, less, excluded, under, options.get("spoken", False), options.get("written", False)
-        )
+        flags = (options.get(name, False) for name in ("spoken", "written", "assigned"))
+        setting = _Setting(fact, kind, less, excluded, under, *flags)
         for name in " ".join(spelt).split():
             plain = name.replace("_", "")
             names[plain] = (*names.get(plain, ()), setting)
@@ -186,6 +186,8 @@ def _valued(
     mark = _RE["mark"].match(text, end)
     if mark is not None:
         at, weight = mark.end(), 0.0
+    elif setting.assigned:
+        return None
     elif flag and (gap := compiled(r"\s{0,12}").match(text, end)) is not None:
         at, weight = gap.end(), 0.0
     elif (link := _RE["link"].match(text, end)) is not None and (several or setting.spoken or "_" in name):

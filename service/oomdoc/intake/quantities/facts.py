@@ -8,9 +8,10 @@ from typing import Final
 from oomdoc.evidence import Evidence, Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated, not_given
-from oomdoc.intake.quantities.fields import SET_BY, SURE, refutes, sure_of, whole
+from oomdoc.intake.quantities.fields import SET_BY, SURE, around, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 from oomkb.catalog import gpus
+from oomkb.kept import compiled
 from oomkb.units import GIB
 
 _CONFIDENCE: Final = 0.6
@@ -48,6 +49,8 @@ def by_role(facts: Sequence[Fact], prose: Sequence[Line]) -> list[Fact]:
     if (limit := _limit(text, places)) is not None:
         kept = [f for f in kept if f.name != "capacity_gib" or f.origin != "prose"] + [limit]
     known = {fact.name for fact in kept}
+    if "rollout.tensor_parallel" in known:
+        known.add("tp")
     kept += [fact for fact in _told(text, places) if fact.name not in known]
     alone = not any(fact.name == "gpu" for fact in kept)
     said = {fact.name: fact.value for fact in kept}
@@ -139,10 +142,15 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
         denied = negated(text, found.start) or not_given(text, found.start)
         if len(values[role]) > 1 or denied or doubt(text, found.start, found.end) > 0.5:
             continue
+        if role == "card_memory" and _OF_ALL.search(" ".join(around(text, found))):
+            continue  # what cards that nobody counts hold together is no card's
         start, line = _line_of(found, places)
         if line.text.strip() == found.written.strip():
             continue  # a number alone on its line: nothing says what it is of
         yield Fact(_FACTS[role], whole(found.value), line.span(found.start - start + 1), "prose", _CONFIDENCE)
+
+
+_OF_ALL: Final = compiled(r"(?i)\b(?:total(?! capacity)|combined|altogether|in all)\b|总共|总计|合计|加起来|一共")
 
 
 def _host_that_is_there(text: str) -> Quantity | None:
