@@ -122,9 +122,9 @@ def named_settings() -> Iterator[Text]:
             for key in row.keys if row.field in ROLE_OF else ():
                 names.setdefault(key.rpartition(":")[2].rpartition(".")[2], ROLE_OF[row.field])
     for fact, _, _, _, *spelt in read_toml(SETTINGS)["setting"]:
-        for name in " ".join(spelt).split() if fact in ROLE_OF else ():
-            names[name] = ROLE_OF[fact]
-            names[name.replace("_", " ")] = ROLE_OF[fact]
+        role = ROLE_OF.get(fact.replace("rollout.tensor_parallel", "tp"))  # a split is one, whose ever it is
+        for name in " ".join(spelt).split() if role is not None else ():
+            names[name] = names[name.replace("_", " ")] = role
     for name, role in sorted(names.items()):
         seed = crc32(name.encode())
         for n in range(3):
