@@ -11,15 +11,14 @@ from oomdoc.diagnosis.fixes.helper_models import PRECOMPUTED
 from oomdoc.diagnosis.forms import (
     CARD_USABLE,
     FITS,
-    LITTLE_HOST_BYTES,
     beyond_share,
     host_is_short,
     most_of,
     needed_of,
     needs_by_count,
-    pinned_most,
 )
 from oomdoc.diagnosis.grids import largest_models_told
+from oomdoc.diagnosis.host_answers import beyond_card_and_host, host_memory
 from oomdoc.diagnosis.own_figures import by_own_figures, held_for
 from oomdoc.diagnosis.planned import asks_why_held, counted, is_planned, put_off, runs_on, wants_figure
 from oomdoc.diagnosis.planning.quantities import largest_of, need_with
@@ -58,7 +57,6 @@ from oomkb.errors import ARITHMETIC_ERRORS, OomdocError
 from oomkb.frameworks import line as line_of
 from oomkb.frameworks import min_compute
 from oomkb.frameworks.circumstances import named_size
-from oomkb.memory.host import LIBRARIES_BYTES
 from oomkb.units import GIB
 
 _BOXES: Final = (8, 12, 16, 24, 32, 40, 48, 80, 96, 141, 180)
@@ -175,7 +173,7 @@ def answer_of(about: Plain) -> tuple[Message, ...]:
     experts = experts_held(about.job) if about.asked.counts_active else None
     out += [] if experts is None else [experts]
     out += [*image_tokens(about.job, about.estimate), *_split_over_cards(about)]
-    out += [*_share(about), *_parts(about), *_reference(about), *_host(about)]
+    out += [*_share(about), *_parts(about), *_reference(about), *host_memory(about)]
     assumed = list(assumed_of(about.job, about.compared))
     if assumed:
         out.append(say("answer.assumed", assumed=assumed))
@@ -241,24 +239,6 @@ def _share(about: Plain) -> Iterator[Message]:
         yield say("answer.share-in-all", count=count, size_bytes=count * size)
 
 
-def _host(about: Plain) -> Iterator[Message]:
-    """Host memory of one machine: of what is offloaded, and of loading where that is asked."""
-    job, estimate, have = about.job, about.estimate, (about.job.host_gib or 0.0) * GIB
-    if (job.offload or estimate.served) and estimate.host_bytes >= GIB:
-        if not host_is_short(job, estimate):
-            key = "answer.host-of" if have else "answer.host"
-            yield say(key, host_bytes=estimate.host_bytes, have_bytes=have)
-            if (most := pinned_most(estimate)) is not None:
-                yield say("answer.host-most", most_bytes=most)
-    elif about.wanted == "host":
-        phases = [phase.terms_bytes for phase in estimate.host_phases.values()]
-        files = [terms.get("mapped files", 0.0) for terms in phases]
-        mapped = most_of(estimate, "weights") * (job.world or 1) or max(files, default=0.0)
-        own = max((sum(t.values()) - f for t, f in zip(phases, files, strict=True)), default=LIBRARIES_BYTES)
-        key = "answer.host-load" if own > LITTLE_HOST_BYTES else "answer.host-load-little"
-        yield say(key, own_bytes=own, mapped_bytes=mapped)
-
-
 def decisive(about: Plain) -> Message:
     """Whether the run fits, and what it needs."""
     job, estimate = about.job, about.estimate
@@ -266,6 +246,8 @@ def decisive(about: Plain) -> Message:
         sizes = {"host_bytes": estimate.host_bytes, "have_bytes": (job.host_gib or 0.0) * GIB}
         return say("answer.host-short", run=run_of(job), needed_bytes=needed_of(estimate), **sizes)
     values: dict[str, Any] = {"run": run_of(job), "needed_bytes": needed_of(estimate), "cards": cards_of(job)}
+    if (together := beyond_card_and_host(job, estimate)) is not None:
+        return say("answer.spills-too-large", together_bytes=together, **values)
     if estimate.capacity_bytes is None or estimate.fits_probability is None:
         box = next((b for b in _BOXES if needed_of(estimate) <= CARD_USABLE * b * GIB), None)
         if box is None:

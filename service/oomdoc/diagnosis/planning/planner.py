@@ -145,7 +145,8 @@ def plan_with(
         here = [p for p in plans if p.name != "more-hardware" and p.fits_probability >= wanted]
         nothing = None
         milder = part.relative_speed >= _MIN_SPEED and not any(p.safety == "same-numbers" for p in here)
-        first = [part, *here] if milder else [*here[: _MAX_PLANS - 1], part]
+        meant = prices.job.host_gib is not None  # who names the machine's memory means to use it
+        first = [part, *here] if milder or meant else [*here[: _MAX_PLANS - 1], part]
         plans = [*first, *(p for p in plans if p.name == "more-hardware")]
     return Planning(
         plans=tuple(plans[:_MAX_PLANS]),
