@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oomdoc
+from oomdoc.intake.alternatives import comparisons_in
 from oomdoc.intake.asked import asked_in
 
 
@@ -336,3 +337,38 @@ def test_engines_on_cards_of_their_own_share_nothing() -> None:
 )
 def test_what_all_cards_hold_together_is_divided(text: str) -> None:
     assert oomdoc.diagnose(text).document()["facts"]["capacity_gib"]["value"] == 24
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "offload"),
+    [
+        (
+            "ZeRO-3 or ZeRO-3 with offload to train Qwen2.5-7B in full on 8x4090?",
+            ["ZeRO-3", "ZeRO-3 with offload"],
+            [0, 2],
+        ),
+        ("8 卡 4090 全参微调 Qwen2.5-7B，zero3 还是 zero3 加 offload？", ["zero3", "zero3 加 offload"], [0, 2]),
+        ("8 卡 4090 全参微调 Qwen2.5-7B，用 zero3 和 zero3+offload 哪个可行？", ["zero3", "zero3+offload"], [0, 2]),
+        (
+            "ZeRO-3 with optimizer offload or ZeRO-3 for Qwen2.5-7B?",
+            ["ZeRO-3 with optimizer offload", "ZeRO-3"],
+            [1, 0],
+        ),
+    ],
+)
+def test_one_value_with_and_without_a_setting(text: str, names: list[str], offload: list[int]) -> None:
+    (sides,) = comparisons_in(text)
+    assert [side.name for side in sides] == names
+    assert [len(side.fields["offload"]) for side in sides] == offload
+
+
+def test_a_setting_that_one_side_of_two_goes_without() -> None:
+    (sides,) = comparisons_in("ZeRO-2 with offload or ZeRO-3 without for full fine-tuning of Qwen2.5-7B?")
+    assert [bool(side.fields["offload"]) for side in sides] == [True, False]
+
+
+def test_a_machine_whose_memory_is_named_is_used() -> None:
+    answer = oomdoc.diagnose("Can I run Qwen3-30B-A3B Q4_K_M in llama.cpp with 32 GB of RAM and a 12GB 3060?").text()
+    assert "--n-cpu-moe" in answer.split("GiB needed per GPU")[0]
+    answer = oomdoc.diagnose("Is 64GB RAM enough to run Qwen3-235B-A22B Q4_K_M in llama.cpp with one 3090?").text()
+    assert answer.startswith("No, not even with part of it in host memory")

@@ -26,6 +26,7 @@ from oomdoc.intake.switches import (
     switched_off,
     value_of_row,
     weighed,
+    with_and_without,
 )
 from oomdoc.intake.worded import ROWS, Alternative, Mention, cards_in, has_settings, models_in, worded
 from oomkb.kept import compiled
@@ -107,6 +108,7 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     yield from _listed(text, lists, cards)
     for field, mentions in values.items():
         yield from _of_choice(text, _with_others(mentions, values), changes, listed=weighs or field in _LISTABLE)
+    yield from _twice(text, values, [*choice, ROWS["together"]])
     if many:
         return
     if found := switched(text, values):
@@ -121,6 +123,20 @@ def _of_choice(
     found = _compared(text, sorted(mentions, key=_place), words, listed=listed)
     if 1 < len(found) <= _MAX_SIDES:
         yield sides_with_switches(text, found)
+
+
+def _twice(
+    text: str, values: Mapping[str, list[Mention]], words: Sequence[Expression]
+) -> Iterator[tuple[Alternative, ...]]:
+    """One value of a setting that is named twice with words of choice between: the second, or the first, has more."""
+    for field in sorted(_LISTABLE & values.keys()):
+        mentions = sorted(values[field], key=_place)
+        if len(mentions) != 2 or mentions[0][2].fields != mentions[1][2].fields:
+            continue
+        between = text[mentions[0][1] : mentions[1][0]]
+        if len(between) <= _MAX_BETWEEN and any(word.search(between) for word in words):
+            sides = with_and_without(text, mentions)
+            yield from [sides] if sides else []
 
 
 def _listed(

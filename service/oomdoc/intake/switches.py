@@ -18,7 +18,9 @@ _CLAUSE_ENDS: Final = compiled(r"[?？。\n:：,，;；]|\.\s")
 _CHOICE: Final = compiled(r"[,，;；]?\s*(?:\b(?:or|vs\.?|versus|and|against)\b|还是|或者?|和|与|跟|对比)")
 _BARE: Final = {"offload": compiled(r"offload(?:ing|ed)?|卸载"), "grad_ckpt": compiled(r"\bcheckpointing\b")}
 """Words that name a setting where another clause has switched it on."""
-_WITHOUT_IT: Final = compiled(r"\b(?:without|w/o)(?: it| that| them)?\s*\Z|不(?:开|用)\s*\Z")
+_WITHOUT_IT: Final = compiled(
+    r"\b(?:without|w/o)(?: it| that| them)?(?:\s*\Z| (?:for|on|to|at|when|if)\b)|不(?:开|用)\s*\Z"
+)
 MAX_NAME: Final = 48
 """Characters of a clause that name what is compared."""
 
@@ -30,7 +32,7 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
     run, as its words may hold for both.
     """
     clauses = list(_clauses(text, mentions))
-    on = [list(_switched_on(text, *clause)) for clause in clauses]
+    on = [[row for row, _ in _switched_on(text, *clause)] for clause in clauses]
     rows = {row.split(":")[0]: row for row in chain(*on)}
     switches = [
         {field: row in here for field, row in rows.items() if row in here or _is_off(text, *clause, field)}
@@ -47,12 +49,37 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
     return tuple(sides)
 
 
-def _switched_on(text: str, start: int, end: int) -> Iterator[str]:
-    """Rows of the settings that a clause switches on."""
+def with_and_without(text: str, mentions: Sequence[Mention]) -> tuple[Alternative, ...]:
+    """One value that is named twice, once with a setting switched on: "ZeRO-3 or ZeRO-3 with offload"."""
+    on, names = list[dict[str, Any]](), list[str]()
+    for (_, end), (start, named, _) in zip(_clauses(text, mentions), mentions, strict=True):
+        found = dict(_switched_on(text, start, end))
+        on.append({row.partition(":")[0]: value_of_row(row, on=True) for row in found})
+        names.append(text[start : max(named, *found.values())] if found else text[start:named])
+    off = {field: () if field == "offload" else False for here in on for field in here}
+    if not off or all(on):
+        return ()
+    return tuple(
+        Alternative(name, {**one.fields, **off, **here})
+        for name, here, (_, _, one) in zip(names, on, mentions, strict=True)
+    )
+
+
+def _switched_on(text: str, start: int, end: int) -> Iterator[tuple[str, int]]:
+    """Rows of the settings that a clause switches on, each with the end of the words that do."""
+    named = False
     for name, pattern in ROWS.group("setting").items():
         for found in pattern.finditer(text[start:end]):
             if not (negated(text, start + found.start()) or is_denied(text, start + found.end())):
-                yield name
+                named = named or name.startswith("offload:")
+                yield name, start + found.end()
+    bare = _BARE["offload"].search(text, start, end)
+    if bare is not None and not named and not (negated(text, bare.start()) or is_denied(text, bare.end())):
+        yield _OFFLOADS_ALL, bare.end()
+
+
+_OFFLOADS_ALL: Final = "offload:all:none"
+"""The row of an offload of which nobody says what of."""
 
 
 def _is_off(text: str, start: int, end: int, field: str) -> bool:
@@ -117,7 +144,7 @@ def value_of_row(name: str, *, on: bool) -> Any:
     field, *values = name.split(":")
     value = values[0] if on else values[1]
     if field == "offload":
-        return (value,) if on else ()
+        return (("optimizer", "param") if value == "all" else (value,)) if on else ()
     return {"true": True, "false": False, "none": None}.get(value, value)
 
 
