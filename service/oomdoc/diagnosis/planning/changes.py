@@ -78,10 +78,7 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
 _OWN_WORDS: Final = frozenset({"grad_ckpt", "attention", "fused_ce", "sp", "serving.cuda_graphs"})
 """Fields for which frameworks have a switch or a word of their own (``disable_gradient_checkpointing``, ``fa2``)."""
 _COMPOSITE: Final = frozenset(
-    [
-        *("optimizer", "optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"),
-        "serving.kv_dtype",
-    ]
+    ["optimizer", "optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"]
 )
 
 
