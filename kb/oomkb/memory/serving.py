@@ -96,8 +96,6 @@ class ServingBytes(Served):
     """What the engine's rule leaves to the cache; below zero where weights and activations exceed its share."""
     spread: float = 0.0
     """How closely the size of the process is known, one sigma."""
-    cache_spread: float = 0.0
-    """How closely what is left to the cache is known, one sigma."""
     drafts: float = 0.0
     """Weights of a draft model."""
     host: float = 0.0
@@ -114,6 +112,12 @@ class ServingBytes(Served):
     def process(self) -> float:
         """What the process takes of the card."""
         return self.allocated + self.outside
+
+    @property
+    def cache_spread(self) -> float:
+        """How closely what is left to the cache is known, one sigma: of a share of the rest, that share of it."""
+        rest = _WEIGHTS_SIGMA * self.weights + _ACTIVATIONS_SIGMA * self.activations + _OUTSIDE_SIGMA_BYTES
+        return rest * self.budget / self.shared_bytes if self.of_the_rest and self.shared_bytes else rest
 
 
 def served_length(job: Job, shape: ModelShape) -> int:
@@ -181,8 +185,7 @@ def serving_bytes(
     largest = cache.longest(max(0.0, budget) / share / at_once)
     pool = min(needed, budget) if engine.rule == "exact" else budget
     held = replace(held, budget=budget, shared_bytes=shared, cache_bytes=max(0.0, pool), largest_length=largest)
-    rest = (want.gpu_memory_utilization if want else None) or 0.9 if engine.of_the_rest else 1.0
-    held = replace(held, spread=_spread(engine, held), cache_spread=rest * _rest_spread(held))
+    held = replace(held, spread=_spread(engine, held))
     return replace(held, warnings=_short(held)) if budget < needed else held
 
 
@@ -287,11 +290,6 @@ def _spread(engine: engines.Engine, held: ServingBytes) -> float:
         batch = 0.0 if engine.rule == "profiled" else _ACTIVATIONS_SIGMA * held.activations
         return batch + _GRAPHS_SIGMA * held.graphs + _OUTSIDE_SIGMA_BYTES
     return _CARD_SIGMA * held.process
-
-
-def _rest_spread(held: ServingBytes) -> float:
-    """How closely what loading and profiling leave of the card is known, one sigma; a share of it, as much closer."""
-    return _WEIGHTS_SIGMA * held.weights + _ACTIVATIONS_SIGMA * held.activations + _OUTSIDE_SIGMA_BYTES
 
 
 def _short(held: ServingBytes) -> tuple[Note, ...]:

@@ -121,11 +121,14 @@ def serving_quant(job: Job, context: Context) -> Iterator[Variant]:
     if context.has("spills"):
         yield from _smaller_files(job, context)
         return
-    if context.device is not None and context.script and context.has("qlora") and job.quant == "int8":
-        yield Variant(fields={"quant": "nf4"}, effort=0.8)
-    if job.quant not in (None, "none") or context.device is None:
+    if context.device is None:
         return
-    if context.script and context.has("qlora"):
+    own_loading = context.script and context.has("qlora")
+    if own_loading and job.quant == "int8":
+        yield Variant(fields={"quant": "nf4"}, effort=0.8)
+    if job.quant not in (None, "none"):
+        return
+    if own_loading:
         yield Variant(fields={"quant": "int8"}, effort=0.8)
         yield Variant(fields={"quant": "nf4"}, effort=1.0)
     if not context.has("serving.quant"):

@@ -159,14 +159,19 @@ def _spelt(line: Line, table: _Table, sure: float, prose: bool) -> Iterator[_Men
             at += 1
             continue
         before = low[tokens[at - 1][0] : tokens[at - 1][1]] if at and start - tokens[at - 1][1] <= 1 else ""
-        path = low[max(0, start - _MAX_PATH) : start].split()
-        sections = path[-1].split(".") if path and not low[start - 1].isspace() else []
         for setting in best[2]:
-            if (before not in setting.not_after or not before) and setting.not_under.isdisjoint(sections):
+            other = bool(setting.not_under) and not setting.not_under.isdisjoint(_sections(low, start))
+            if (before not in setting.not_after or not before) and not other:
                 mention = _valued(line, setting, start, best[1], text[start : best[1]], sure, prose)
                 if mention is not None:
                     yield mention
         at = best[0] + 1
+
+
+def _sections(low: str, start: int) -> list[str]:
+    """The sections of a dotted key in which a name stands: ``ref`` and ``fsdp_config`` of ``ref.fsdp_config.``."""
+    path = low[max(0, start - _MAX_PATH) : start].split()
+    return path[-1].split(".") if path and not low[start - 1].isspace() else []
 
 
 def _whole(text: str, end: int) -> bool:
