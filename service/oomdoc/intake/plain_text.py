@@ -75,7 +75,8 @@ def plain(text: str) -> str:
         lines = _without_column(lines, name, kept)
     lines = [_single_spaced(line) if "  " in line else line for line in lines]
     indent = min((len(line) - len(line.lstrip(" ")) for line in lines if line.strip()), default=0)
-    return "\n".join(_whole([line[indent:] for line in lines] if indent else lines))
+    lines = _whole([line[indent:] for line in lines] if indent else lines)
+    return "\n".join(_RE["message_end"].sub(r"\g<0>\r", line) if " to allocate " in line else line for line in lines)
 
 
 def _without_turns(lines: Sequence[str]) -> list[str]:
