@@ -29,6 +29,7 @@ from oomdoc.intake.quantities.fields import (
 )
 from oomdoc.intake.several import questions_in
 from oomdoc.intake.wanted import Wanted, wanted_in
+from oomdoc.intake.weight_formats import FORMATS
 from oomdoc.intake.worded import CACHED, ROWS, Alternative, cards_in, needed_card, of_cache, written_numbers
 from oomkb.catalog import gpus
 from oomkb.frameworks import has
@@ -76,7 +77,7 @@ def _format(text: str) -> str | None:
     """
     places = {
         name.partition(":")[0]: found.start()
-        for name, pattern in ROWS.group("format").items()
+        for name, pattern in FORMATS.items()
         if (found := next((m for m in pattern.finditer(text) if _is_meant(text, m)), None)) is not None
     }
     if not places:

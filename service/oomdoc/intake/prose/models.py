@@ -18,6 +18,7 @@ from oomdoc.intake.numbers import DIGITS
 from oomdoc.intake.patterns import patterns
 from oomdoc.intake.polarity import doubt
 from oomdoc.intake.sieve import Expression, Vocabulary, candidates
+from oomdoc.intake.weight_formats import stored_beside
 from oomkb.kept import compiled
 from oomkb.units import billions, of_experts
 
@@ -61,6 +62,8 @@ def tidy_model(value: str) -> str:
 _RE: Final = patterns(__file__)
 
 
+_BESIDE_A_SIZE: Final = 0.55
+"""How sure a format that stands beside a size is of how that model's weights are stored."""
 _LINKED: Final = 0.55
 """How sure the address of a model's page or file is of the model that is run."""
 
@@ -101,6 +104,8 @@ def read_models(lines: Sequence[Line], words: Vocabulary, *, prose: bool) -> Ite
             aside = _role(line.text, hit.start(), hit.end()) or _is_active(line.text, hit.start())
             if value > 0 and not card and not aside:
                 yield Fact("params_b", value, line.span(hit.start() + 1), "prose", max(sure, 0.5))
+                if prose and (stored := stored_beside(line.text, *hit.span())) is not None:
+                    yield Fact("quant", stored, line.span(hit.start() + 1), "prose", _BESIDE_A_SIZE)
 
 
 _SHARED_OF_EXPERTS: Final = 0.81
@@ -183,6 +188,8 @@ def _mentioned(line: Line, found: ModelMention, base: float) -> Iterator[Fact]:
         if size is not None and not _RE["share"].match(text[end - 1 : end + 4]) and base > 0.7:
             come = 0.03 if _RE["changed"].search(text[max(0, start - 12) : start]) else 0.0
             yield Fact("params_b", size, span, "prose", 0.58 + come - min(minus, 0.08))
+            if (stored := stored_beside(text, start, end)) is not None:
+                yield Fact("quant", stored, span, "prose", _BESIDE_A_SIZE)
         return
     writer = _RE["written_by"].match(text)
     if writer is not None and end < writer.end():
