@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import oomdoc
+from oomdoc.diagnosis.planning.table import fits_table
 from oomkb.catalog import models
 from oomkb.memory.job import Job
 from oomkb.pricing import price
@@ -446,3 +447,14 @@ def test_what_an_engine_is_started_with_is_said_where_it_is_asked() -> None:
         ).split()
     )
     assert "Start it with --tensor-parallel-size 2 --max-model-len 8192." in text
+
+
+def test_the_8_bits_of_a_cache_are_those_that_the_engine_has() -> None:
+    job = {"model": "Qwen/Qwen2.5-14B-Instruct-AWQ", "objective": "inference", "gpu": "RTX 4090", "gpus": 1}
+    serving = {"max_model_len": 131_072}
+    shown = {}
+    for framework in ("lmdeploy", "vllm"):
+        table = fits_table(Job.from_document(job | {"framework": framework, "serving": serving}))
+        found = (knob.change for knob in table.knobs if knob.change.remedy == "serving-kv-dtype")
+        shown[framework] = [(change.key, change.new) for change in found]
+    assert shown == {"lmdeploy": [("--quant-policy", 8)], "vllm": [("--kv-cache-dtype", "fp8")]}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import Context, Variant, remedy
 from oomdoc.diagnosis.fixes.hardware import has_cuda
 from oomdoc.evidence import say
-from oomkb.frameworks import has
+from oomkb.frameworks import has, supports
 from oomkb.frameworks import line as line_of
 from oomkb.memory.job import Job
 from oomkb.memory.serving import largest_max_model_len, served_length
@@ -56,15 +57,20 @@ def serving_graphs(job: Job, context: Context) -> Iterator[Variant]:
 
 @remedy("changed-numerics", "serving", reduces=("kv",))
 def serving_kv_dtype(job: Job, context: Context) -> Iterator[Variant]:
-    """An 8-bit KV cache: half the bytes per token, where the hardware has fp8; llama.cpp's own blocks on any."""
+    """An 8-bit KV cache: half the bytes per token, where the hardware has fp8; int8 where that is what the engine has
+    (LMDeploy ``docs/en/quantization/kv_quant.md``); llama.cpp's own blocks on any card.
+    """
     if job.get("serving.kv_dtype") not in (None, "auto", "bf16", "fp16", "bfloat16", "float16"):
         return
     if context.has("spills"):
         line = line_of(context.framework, "kv-q8_0")
         how = (say("fixes.serving-kv-dtype.how", line=line),) if line else ()
         yield Variant(fields={"serving.kv_dtype": "q8_0"}, effort=0.5, notes=how)
-    elif context.has("serving.kv_dtype") and context.device is not None and context.can("fp8"):
-        yield Variant(fields={"serving.kv_dtype": "fp8"}, effort=0.5)
+    elif context.has("serving.kv_dtype") and context.device is not None:
+        has_word = partial(supports, context.framework, "serving.kv_dtype")
+        whole = has_word("int8") and not has_word("fp8")
+        if whole or context.can("fp8"):
+            yield Variant(fields={"serving.kv_dtype": "int8" if whole else "fp8"}, effort=0.5)
 
 
 @remedy("same-numbers", "serving", reduces=("kv", "activations"))

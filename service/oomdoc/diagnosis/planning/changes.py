@@ -75,7 +75,7 @@ def worded(before: Job, after: Job, name: str, new: Any) -> list[tuple[str, Any,
     return [(key_of(framework, name), _written(before, name, old), _written(before, name, new))]
 
 
-_OWN_WORDS: Final = frozenset({"grad_ckpt", "attention", "fused_ce", "sp", "serving.cuda_graphs"})
+_OWN_WORDS: Final = frozenset({"grad_ckpt", "attention", "fused_ce", "sp", "serving.cuda_graphs", "serving.kv_dtype"})
 """Fields for which frameworks have a switch or a word of their own (``disable_gradient_checkpointing``, ``fa2``)."""
 _COMPOSITE: Final = frozenset(
     ["optimizer", "optimizer_impl", "sharding", "offload", "method", "quant", "param_dtype", "autocast"]
