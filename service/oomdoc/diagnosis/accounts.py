@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from oomdoc.diagnosis.features.sizes import requested_tensors
 from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
@@ -73,11 +74,30 @@ def square_of_many(view: View) -> Iterator[Account]:
     of_square = round(squares) >= _LEAST_SQUARES and abs(squares - round(squares)) <= _EXACT * squares
     if wanted >= _BEYOND_ANY_CARD:
         yield from account_of(view, "attention-scores", "square-of-many", {"requested_bytes": wanted})
+    elif capacity and _dwarfs(view, wanted, capacity):
+        sizes = {"requested_bytes": wanted, "capacity_bytes": capacity}
+        yield from account_of(view, "attention-scores", "square-beyond-card", sizes)
     elif of_square and capacity and wanted > capacity:
         sizes = {"requested_bytes": wanted, "count": round(squares), "length": f"{length:,}"}
         yield from account_of(view, "attention-scores", "square-of-length", sizes)
 
 
+def _dwarfs(view: View, wanted: int, capacity: int) -> bool:
+    """Whether PyTorch was asked for one tensor of several cards' size, larger than fp32 weights and their states, which
+    is none that a batch of the job makes.
+    """
+    if view.failure is None or view.failure.signal.name not in _OF_TORCH:
+        return False
+    likely = max((p for p, _ in requested_tensors(view).values()), default=0.0)
+    least = max(_TIMES_CARD * capacity, _STATE_BYTES / WEIGHT_BYTES * view.weight_bytes)
+    return wanted >= least and bool(view.weight_bytes) and likely < _LIKELY_TENSOR
+
+
+_OF_TORCH: Final = frozenset({"torch-cuda-oom", "hip-oom", "npu-oom", "xpu-oom", "musa-oom"})
+_TIMES_CARD: Final = 2
+_STATE_BYTES: Final = 8
+"""Bytes of a weight in the largest single buffer of training: both moments in fp32, flat."""
+_LIKELY_TENSOR: Final = 0.5
 _BEYOND_ANY_CARD: Final = 256 * GIB
 _LONG: Final = 2048
 """Tokens from which their square is telling."""

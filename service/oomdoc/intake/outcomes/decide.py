@@ -14,6 +14,7 @@ from oomdoc.intake.phase import phase_of_frames
 from oomdoc.intake.polarity import asks_on, expects, inside_a_name, is_past, stands
 from oomdoc.intake.sieve import Sieve, Vocabulary
 from oomdoc.intake.tracebacks import Placed
+from oomkb.catalog import gpus
 from oomkb.dataclass import dataclass
 
 MAX_TRIED: Final = 200
@@ -54,10 +55,13 @@ class _Hit:
     @property
     def memory(self) -> Memory | None:
         """Which memory it speaks of: what grows or is too much is the host's where the host's memory is named."""
-        if self.row.memory != "device":
-            return self.row.memory
-        of = self.line.text[max(0, self.start - _WHOSE) : self.start]  # "CPU" before "memory not enough"
-        return memory_named(f"{of}{self.text}" if self.row.kind == "said" and self.text[:1].isalpha() else self.text)
+        named = self.row.memory
+        if named == "device":
+            of = self.line.text[max(0, self.start - _WHOSE) : self.start]  # "CPU" before "memory not enough"
+            whose = self.row.kind == "said" and self.text[:1].isalpha()
+            named = memory_named(f"{of}{self.text}" if whose else self.text)
+        loosely = named == "host" and self.row.kind == "said" and _says_ram_of_a_card(self.text, self.line)
+        return "device" if loosely else named
 
     def outcome(self) -> Outcome:
         sure = _CONFIDENCE[self.row.order] if self.row.kind == "other" else 0.9
@@ -131,6 +135,21 @@ def memory_named(text: str) -> Memory:
     if _RE["of_host_memory"].search(text) and not _RE["of_card_memory"].search(text):
         return "host"
     return "host" if _RE["of_host"].search(text) and not _RE["of_card"].search(text) else "device"
+
+
+def _says_ram_of_a_card(text: str, line: Line) -> bool:
+    """Whether plain "RAM" is the card's: the memory that the line gives is that of a card, and nothing is loaded,
+    killed or held by the machine.
+    """
+    if _RE["plain_ram"].search(text) is None or _RE["of_machine"].search(line.text) is not None:
+        return False
+    sizes = [found.span() for found in _RE["size"].finditer(line.text)]
+    cards = [(one.start, one.end) for one in gpus.find_all(line.text)] if sizes else []
+    return any(start - b <= _BESIDE and a - end <= _BESIDE for start, end in sizes for a, b in cards)
+
+
+_BESIDE: Final = 6
+"""Characters between a card and its memory."""
 
 
 def names_memory(text: str) -> bool:
