@@ -238,6 +238,8 @@ def _plausible(text: str, start: int, end: int, core: _Core, context: _Context) 
     listed = in_list(text, start, end)
     introduced = introduced or listed
     if core.strength == "number":
+        an_item = w.RE["item_before"].search(before) and w.RE["item_behind"].match(text, end)
+        introduced = introduced or bool(an_item)
         other = w.RE["not_a_card"].match(text, end) is not None and not listed
         return introduced and not other and not (start == 0 and end == len(text))
     if core.strength == "cased":
