@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis.features.sizes import requested_tensors
 from oomdoc.diagnosis.forms import most_of
 from oomdoc.diagnosis.result import CauseFinding
 from oomdoc.diagnosis.view import View, ranks_on_one_gpu
@@ -53,60 +52,6 @@ ALMOST: Final = 0.93
 FAR_FROM_FULL: Final = 0.85
 EQUAL: Final = 0.01
 """Part by which two sizes of one thing may differ."""
-
-
-def second_copy(view: View) -> Iterator[Account]:
-    """DistributedDataParallel, when it is made, asks for its gradient buckets: all of the weights once more."""
-    wanted, held = view.bytes_of("requested"), view.bytes_of("allocated")
-    if wanted and held and "_ddp_init_helper" in view.trace and abs(wanted - held) <= EQUAL * held:
-        yield from account_of(view, "model-states", "second-copy", {"weight_bytes": held})
-
-
-def square_of_many(view: View) -> Iterator[Account]:
-    """One tensor larger than any card, or than this one and a multiple of the stated length's square: what grows with
-    the square of the number of tokens, patches or pixels.
-    """
-    wanted, failure, capacity = view.bytes_of("requested"), view.failure, view.bytes_of("capacity")
-    if failure is None or failure.kind != "device" or not wanted or wanted > _ABSURD:
-        return
-    length = view.stated("seq_len") or 0
-    squares = wanted / (WEIGHT_BYTES * length**2) if length >= _LONG else 0.0
-    of_square = round(squares) >= _LEAST_SQUARES and abs(squares - round(squares)) <= _EXACT * squares
-    if wanted >= _BEYOND_ANY_CARD:
-        yield from account_of(view, "attention-scores", "square-of-many", {"requested_bytes": wanted})
-    elif capacity and _dwarfs(view, wanted, capacity):
-        sizes = {"requested_bytes": wanted, "capacity_bytes": capacity}
-        yield from account_of(view, "attention-scores", "square-beyond-card", sizes)
-    elif of_square and capacity and wanted > capacity:
-        sizes = {"requested_bytes": wanted, "count": round(squares), "length": f"{length:,}"}
-        yield from account_of(view, "attention-scores", "square-of-length", sizes)
-
-
-def _dwarfs(view: View, wanted: int, capacity: int) -> bool:
-    """Whether PyTorch was asked for one tensor of several cards' size, larger than fp32 weights and their states, which
-    is none that a batch of the job makes.
-    """
-    if view.failure is None or view.failure.signal.name not in _OF_TORCH:
-        return False
-    likely = max((p for p, _ in requested_tensors(view).values()), default=0.0)
-    least = max(_TIMES_CARD * capacity, _STATE_BYTES / WEIGHT_BYTES * view.weight_bytes)
-    return wanted >= least and bool(view.weight_bytes) and likely < _LIKELY_TENSOR
-
-
-_OF_TORCH: Final = frozenset({"torch-cuda-oom", "hip-oom", "npu-oom", "xpu-oom", "musa-oom"})
-_TIMES_CARD: Final = 2
-_STATE_BYTES: Final = 8
-"""Bytes of a weight in the largest single buffer of training: both moments in fp32, flat."""
-_LIKELY_TENSOR: Final = 0.5
-_BEYOND_ANY_CARD: Final = 256 * GIB
-_LONG: Final = 2048
-"""Tokens from which their square is telling."""
-_LEAST_SQUARES: Final = 16
-"""Heads times samples of a tensor of attention scores, at least."""
-_EXACT: Final = 1e-4
-"""Part by which a printed size may differ from what it was rounded from."""
-_ABSURD: Final = 1 << 46
-"""A number beyond it is damaged rather than a size."""
 
 
 def _whole_on_a_card(view: View) -> bool:

@@ -6,14 +6,13 @@ one holds, its cause comes first, before what the ranker learned from other repo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oomdoc.diagnosis import accounts
+from oomdoc.diagnosis import accounts, requested
 from oomdoc.diagnosis.accounts import ALMOST, FAR_FROM_FULL, TUNES, WEIGHT_BYTES, Account, account_of, last_signal
-from oomdoc.diagnosis.features.sizes import refused_with_room, requested_tensors, size_matches
+from oomdoc.diagnosis.features.sizes import refused_with_room
 from oomdoc.diagnosis.forms import fits_of, price_form
 from oomdoc.diagnosis.host import host_need
 from oomdoc.diagnosis.own_lines import fewer_cards
@@ -24,7 +23,6 @@ from oomdoc.diagnosis.without_effect import gathered_whole, not_recomputed
 from oomdoc.evidence import Failure
 from oomkb.catalog.diffusion import pipeline
 from oomkb.memory.job import Job
-from oomkb.records.taxonomy import CAUSES
 from oomkb.units import GIB
 
 _PROVEN_PROBABILITY: Final = 0.85
@@ -43,8 +41,6 @@ _WHOLE: Final = 1.01
 _MIN_PIPELINE_SHARE: Final = 0.5
 """Share of the card from which a pipeline's weights leave training too little room."""
 _SHARDED: Final = frozenset({"zero3", "fsdp", "fsdp2", "hsdp"})
-_SAME_TENSOR: Final = 0.75
-"""Probability that a request is a tensor of one cause, from which it is."""
 _PRINTED: Final = 0.85
 """Confidence of a shortage that a program printed, by itself or through a library's status."""
 _OF_THE_CARD: Final = (
@@ -61,8 +57,6 @@ _HALF_LEFT: Final = 0.5
 """Probability that causes which are not ruled out must have had among all."""
 _UNKNOWN: Final = 0.34
 """The most that is said for one of the others where they had less."""
-_MARGINAL: Final = frozenset({"activations", "attention-scores"})
-"""Tensors that every pass makes: whatever fills the card, they may be what no longer fits."""
 
 
 def proven_causes(view: View, causes: Sequence[CauseFinding]) -> tuple[CauseFinding, ...]:
@@ -306,56 +300,12 @@ def _host_short(view: View) -> Iterator[Account]:
         yield from account_of(view, "host-ram", "host-load-alone", sizes, outcome.span)
 
 
-def _mask_of_patches(view: View) -> Iterator[Account]:
-    """The vision tower's mask has a row and a column for each patch: its size tells how many an image has.
-
-    transformers ``models/qwen2_vl/modeling_qwen2_vl.py``: bool for SDPA, the activations' dtype for eager attention.
-    """
-    wanted, signs = view.bytes_of("requested"), {sign.name for sign in view.evidence.signs}
-    if view.failure is None or not wanted or not {"attention-scores/mask", "vision-tokens/tower"} <= signs:
-        return
-    code = " ".join(frame.code for frame in view.failure.frames[-1:])
-    width = 1 if "torch.bool" in code else WEIGHT_BYTES
-    patches = math.isqrt(wanted // width)
-    if patches >= _MANY_PATCHES:
-        sizes = {"patches": f"{patches:,}", "width": width, "tokens": f"{patches // 4:,}", "mask_bytes": wanted}
-        yield from account_of(view, "vision-tokens", "mask-of-patches", sizes, view.failure.frames[-1].span)
-
-
-_MANY_PATCHES: Final = 8192
-"""Patches of an image, four to a token, from which its mask is no longer small."""
-
-
-def _requested_tensor(view: View) -> Iterator[Account]:
-    """The size asked for is that of a tensor which one cause makes: logits, optimizer states, a gathered buffer."""
-    if view.failure is None or view.phase == "eval" or view.shape is None or _is_last_straw(view):
-        return  # of a model that nobody names a size is a hint: some vocabulary times some batch fits most of them
-    for cause, (probability, tensor) in requested_tensors(view).items():
-        if cause in CAUSES and cause not in _MARGINAL and probability >= _SAME_TENSOR:
-            yield Account(cause, size_matches(tensor), view.failure.signal.span)
-
-
-def _is_last_straw(view: View) -> bool:
-    """Whether states fill the card by themselves, and what was asked for beside them is little: either explains it."""
-    wanted, held, capacity = (view.bytes_of(n) for n in ("requested", "allocated", "capacity"))
-    states = view.state_bytes
-    if not wanted or not held or not capacity or not states or not view.training:
-        return False
-    fills = _MOST_OF_HELD * held <= states <= held and states + wanted >= _MOST_OF_HELD * capacity
-    return fills and wanted <= _LITTLE * capacity
-
-
-_MOST_OF_HELD: Final = 0.8
-_LITTLE: Final = 0.05
-"""Share of a card below which a request is not what fills it."""
-
-
 _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
-    _mask_of_patches,
+    requested.mask_of_patches,
     _pins,
     _autotuned,
     _grown,
-    accounts.square_of_many,
+    requested.square_of_many,
     accounts.refused_cache,
     accounts.cache_of_context,
     accounts.cache_beyond,
@@ -364,7 +314,7 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     accounts.cache_too_much,
     accounts.engine_beside,
     accounts.engine_unnamed,
-    accounts.second_copy,
+    requested.second_copy,
     gathered_whole,
     not_recomputed,
     _on_one_card,
@@ -383,5 +333,5 @@ _ACCOUNTS: Final[Sequence[Callable[[View], Iterator[Account]]]] = (
     _gathers_whole,
     _split_up,
     _host_short,
-    _requested_tensor,
+    requested.known_tensor,
 )

@@ -33,10 +33,10 @@ _DOUBT: Final = "doubt"
 _MAX_REASONS: Final = 5
 _LEAST_REASON: Final = 0.2
 """Log-odds below which a contribution is not worth a line."""
-_LITTLE_SUPPORT: Final = 1.0
+LITTLE_SUPPORT: Final = 0.6
 """Log-odds for a cause by what was read or computed, below which its wording alone names it."""
-_MAX_BY_WORDING: Final = 0.79
-"""How often such a first cause is right where 80 % and more is said: of 270 texts of repositories that the fit had not
+_MAX_BY_WORDING: Final = 0.77
+"""How often such a first cause is right where 80 % and more is said: of 560 texts of repositories that the fit had not
 seen (``bench/words_alone.py``)."""
 _LEAST_PROBABILITY: Final = 0.005
 _FEWEST_SHOWN: Final = 3
@@ -164,17 +164,27 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
         spans = tuple(dict.fromkeys(s for one in spoke if one.log_odds > 0 for s in one.feature.spans if s.source))
         why = tuple(one.feature.message for one in for_it[:_MAX_REASONS] if one.feature.message is not None)
         found.append(CauseFinding(cause, chances[cause], why, spans[:4], spoke))
-    supported = sum(one.log_odds for one in found[0].contributions if one.log_odds > 0 and _is_observed(one.feature))
-    return tuple(found) if supported >= _LITTLE_SUPPORT else at_most(_MAX_BY_WORDING, found)
+    for_first = ((one.feature.name, one.log_odds) for one in found[0].contributions)
+    supported = sum(log_odds for name, log_odds in for_first if log_odds > 0 and is_observed(name))
+    return tuple(found) if supported >= LITTLE_SUPPORT else at_most(_MAX_BY_WORDING, found)
 
 
-def _is_observed(feature: Feature) -> bool:
-    """Whether it is of this failure: not of likeness to others, nor of what the run is, which it is when it works."""
-    kind, _, rest = feature.name.partition(":")
-    return not (_is_likeness(feature) or kind in _OF_THE_RUN or rest.endswith("/model-name"))
+def is_observed(name: str) -> bool:
+    """Whether a feature is of the failure: not of likeness to others, nor of what the run is, which it is when it works.
+    """
+    kind, _, rest = name.partition(":")
+    of_the_run = kind in _OF_THE_RUN or name in _SAYS_NOTHING or rest.startswith("said-")
+    return not (kind in SHARED or of_the_run or rest.endswith(("/model-name", "/unknown")))
 
 
-_OF_THE_RUN: Final = frozenset({"model", "card", "run", "objective"})
+_OF_THE_RUN: Final = frozenset(
+    [
+        *("model", "models", "card", "run", "objective", "ranks", "method", "memory", "length", "sharding", "offload"),
+        *("outcome", "rollout", "interval", "attention", "checkpointing", "at"),
+    ]
+)
+"""Kinds of features that a run has whether it fails or not, and that it failed."""
+_SAYS_NOTHING: Final = frozenset({"weights:quantized", "predicted:not", "request:unstated"})
 
 
 def _is_reason(message: Message | None) -> bool:

@@ -116,10 +116,19 @@ class Lexicon:
 
 def _item(word: str, concepts: Sequence[str], *, han: bool = False) -> Item:
     named = word[0] == "#" or word in "?？"
-    meant = tuple(crc32(f"c{concept}".encode()) for concept in dict.fromkeys(concepts)) or (
+    meant = tuple(map(_key, dict.fromkeys(concepts))) or (
         (crc32(f"c{word}".encode()),) if named else ()
     )
     return Item(crc32(f"w{stem(word)}".encode()), meant, han, bool(meant) or not han)
+
+
+def _key(concept: str) -> int:
+    return crc32(f"c{concept}".encode())
+
+
+def concepts_of(*names: str) -> frozenset[int]:
+    """The features of concepts, by their names in ``concepts.toml``."""
+    return frozenset(map(_key, names))
 
 
 def stem(word: str) -> str:

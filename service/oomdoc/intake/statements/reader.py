@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oomdoc.evidence import Span, Statement
 from oomdoc.intake.linear import Linear, linear_fields, read_arrays
 from oomdoc.intake.lines import Line
-from oomdoc.intake.statements.concepts import features_of
+from oomdoc.intake.statements.concepts import concepts_of, features_of
 from oomdoc.intake.statements.sentences import Sentence, parts_of, sentences_of
 from oomkb.dataclass import dataclass
 from oomkb.tables import read_toml
@@ -94,9 +94,24 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
         row = int(best[column])
         if (probability := float(probable[row, column])) >= least:
             text, line, start = owners[row]
+            if name.endswith(_IN_VAIN) and not _tells_of_a_failure(owners, row):
+                continue
             span = Span(line.source, line.number, start, text[:300])
             found.append((row, Statement(name, span, round(probability, 3))))
     return tuple(statement for _, statement in sorted(found, key=lambda pair: (pair[0], -pair[1].probability)))
+
+
+_IN_VAIN: Final = "-not-help"
+"""How statements end that something was of no use."""
+_OF_FAILURE: Final = ("oom", "fail", "killed", "nochange", "not")
+"""Concepts one of which says that it was of no use, in the sentence or beside it."""
+
+
+def _tells_of_a_failure(owners: Sequence[Sentence], row: int) -> bool:
+    """Whether the sentence of a part, or its neighbour in the same line, has a word for failing or for no change."""
+    line = owners[row].line
+    near = " ".join(dict.fromkeys(one.text for one in owners[max(0, row - 2) : row + 3] if one.line is line))
+    return not concepts_of(*_OF_FAILURE).isdisjoint(features_of(near))
 
 
 def _beginning(prose: Iterable[Line]) -> Iterator[Line]:
