@@ -170,8 +170,7 @@ def rank(features: Sequence[Feature], table: Table | None = None) -> tuple[Cause
 
 
 def is_observed(name: str) -> bool:
-    """Whether a feature is of the failure: not of likeness to others, nor of what the run is, which it is when it works.
-    """
+    """Whether a feature is of the failure: not of likeness to others, nor of what a run is that works."""
     kind, _, rest = name.partition(":")
     of_the_run = kind in _OF_THE_RUN or name in _SAYS_NOTHING or rest.startswith("said-")
     return not (kind in SHARED or of_the_run or rest.endswith(("/model-name", "/unknown")))

@@ -116,9 +116,7 @@ class Lexicon:
 
 def _item(word: str, concepts: Sequence[str], *, han: bool = False) -> Item:
     named = word[0] == "#" or word in "?？"
-    meant = tuple(map(_key, dict.fromkeys(concepts))) or (
-        (crc32(f"c{word}".encode()),) if named else ()
-    )
+    meant = tuple(map(_key, dict.fromkeys(concepts))) or ((crc32(f"c{word}".encode()),) if named else ())
     return Item(crc32(f"w{stem(word)}".encode()), meant, han, bool(meant) or not han)
 
 
