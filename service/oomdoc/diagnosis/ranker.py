@@ -179,7 +179,7 @@ def is_observed(name: str) -> bool:
 _OF_THE_RUN: Final = frozenset(
     [
         *("model", "models", "card", "run", "objective", "ranks", "method", "memory", "length", "sharding", "offload"),
-        *("outcome", "rollout", "interval", "attention", "checkpointing", "at"),
+        *("outcome", "rollout", "interval", "at"),
     ]
 )
 """Kinds of features that a run has whether it fails or not, and that it failed."""

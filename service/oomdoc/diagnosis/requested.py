@@ -48,12 +48,12 @@ def square_of_many(view: View) -> Iterator[Account]:
     of_square = round(squares) >= _LEAST_SQUARES and abs(squares - round(squares)) <= _EXACT * squares
     if wanted >= _BEYOND_ANY_CARD:
         yield from account_of(view, "attention-scores", "square-of-many", {"requested_bytes": wanted})
-    elif capacity and _dwarfs(view, wanted, capacity):
-        sizes = {"requested_bytes": wanted, "capacity_bytes": capacity}
-        yield from account_of(view, "attention-scores", "square-beyond-card", sizes)
     elif of_square and capacity and wanted > capacity:
         sizes = {"requested_bytes": wanted, "count": round(squares), "length": f"{length:,}"}
         yield from account_of(view, "attention-scores", "square-of-length", sizes)
+    elif capacity and _dwarfs(view, wanted, capacity):
+        sizes = {"requested_bytes": wanted, "capacity_bytes": capacity}
+        yield from account_of(view, "attention-scores", "square-beyond-card", sizes)
 
 
 def _dwarfs(view: View, wanted: int, capacity: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -103,15 +104,18 @@ def read_statements(prose: Iterable[Line], *, least: float = LEAST_PROBABLE) -> 
 
 _IN_VAIN: Final = "-not-help"
 """How statements end that something was of no use."""
-_OF_FAILURE: Final = ("oom", "fail", "killed", "nochange", "not")
-"""Concepts one of which says that it was of no use, in the sentence or beside it."""
+_OF_FAILURE: Final = ("oom", "fail", "killed", "nochange", "not", "even")
+"""Concepts one of which says that it was of no use, or done already, in the sentence or beside it."""
+
+
+_NONE: Final = re.compile(r"\b(?:no|nothing|without)\b|[没无不]", re.IGNORECASE)
 
 
 def _tells_of_a_failure(owners: Sequence[Sentence], row: int) -> bool:
     """Whether the sentence of a part, or its neighbour in the same line, has a word for failing or for no change."""
     line = owners[row].line
     near = " ".join(dict.fromkeys(one.text for one in owners[max(0, row - 2) : row + 3] if one.line is line))
-    return not concepts_of(*_OF_FAILURE).isdisjoint(features_of(near))
+    return _NONE.search(near) is not None or not concepts_of(*_OF_FAILURE).isdisjoint(features_of(near))
 
 
 def _beginning(prose: Iterable[Line]) -> Iterator[Line]:
