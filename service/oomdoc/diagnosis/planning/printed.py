@@ -190,17 +190,23 @@ _MIN_HELD_BYTES: Final = GIB
 def _holders(evidence: Evidence) -> tuple[tuple[int, str, int], ...]:
     """Processes that ``nvidia-smi`` lists with what they hold, in bytes, the largest first.
 
-    A training script among others is the run in question: nobody ends that to make room for it.
+    A training script among others, or what holds as much as the message says of this process, is the run in question:
+    nobody ends that to make room for it.
     """
+    own = evidence.root.process_bytes if evidence.root is not None else None
     listed = {
         (s.data["pid"], s.data["command"], s.data["used_bytes"])
         for s in evidence.find("nvidia-smi-process")
         if s.data["used_bytes"] >= _MIN_HELD_BYTES
     }
-    others = {one for one in listed if not any(word in one[1].lower() for word in _TRAINS)}
+    trains = {one for one in listed if any(word in one[1].lower() for word in _TRAINS)}
+    same = {one for one in listed if own and abs(one[2] - own) <= _SAME_PROCESS * own}
+    others = listed - trains - (same if len(same) == 1 else set())
     return tuple(sorted(others or listed, key=lambda one: -one[2]))
 
 
+_SAME_PROCESS: Final = 0.02
+"""Part by which ``nvidia-smi`` and PyTorch's message may differ on what a process holds."""
 _TRAINS: Final = ("train", "finetune", "fine_tune", "sft")
 """Parts of the names of scripts that train."""
 

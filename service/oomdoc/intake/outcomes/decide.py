@@ -38,6 +38,9 @@ _WHOSE: Final = 5
 """Characters before words for memory that may say whose it is."""
 
 
+_QUOTES: Final = "\"'“”‘’「」`"
+
+
 @dataclass(frozen=True, slots=True)
 class _Hit:
     """A row that a line matches, and where."""
@@ -62,6 +65,12 @@ class _Hit:
             named = memory_named(f"{of}{self.text}" if whose else self.text)
         loosely = named == "host" and self.row.kind == "said" and _says_ram_of_a_card(self.text, self.line)
         return "device" if loosely else named
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether only what matched stands in quotation marks: somebody speaks of a line, of a log that goes on."""
+        before, behind = self.line.text[: self.start][-1:], self.line.text[self.start + len(self.text) :][:1]
+        return before in _QUOTES and behind in _QUOTES and bool(before)
 
     def outcome(self) -> Outcome:
         sure = _CONFIDENCE[self.row.order] if self.row.kind == "other" else 0.9
@@ -97,6 +106,7 @@ def outcome_of(
         if h.row.kind == "said"
         and h.index not in covered
         and not (printed and asks_on(h.line.text, h.start))  # "is that OOM?" of what is named
+        and not (h.is_quoted and any(other.row.kind == "healthy" and other.printed for other in hits))
     ]
     present = _by_memory([h for h in said if not (h.past and others and others[0].row.order != "unnamed")])
     told_of = [h.outcome() for h in others]
