@@ -26,7 +26,7 @@ from oomdoc.intake.polarity import with_question_marks
 from oomdoc.intake.prose.models import PLAIN_NAME, size_of_name
 from oomdoc.intake.prose.words import implied_method
 from oomdoc.intake.redact import mask
-from oomdoc.intake.run_figures import figures_of, run_facts
+from oomdoc.intake.run_figures import figures_of, length_of_samples, run_facts
 from oomdoc.intake.scanning import failures_of, scan
 from oomdoc.intake.sieve import Vocabulary
 from oomdoc.intake.signs import read_signs
@@ -122,7 +122,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         facts, _framework(options or {}, configs, shown), configs, shown, (lines, kinds, words)
     )
     kept, conflicts = merge(facts)
-    kept |= size_of_name(kept)
+    kept |= size_of_name(kept) | length_of_samples(kept, signals)
     root = next((pair for pair in failures if not pair[1].cascade), None)
     prose = distinct(prose_lines(lines, kinds))
     statements = read_statements(prose)

@@ -8,7 +8,7 @@ prefix, ms-swift's and torchtitan's step lines, Slurm's ``--mem``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Final
@@ -47,6 +47,18 @@ def run_facts(lines: Sequence[Line], words: Vocabulary) -> Iterator[Fact]:
         name = next(value for word, value in _STEPS if word in found[0])
         yield Fact("optimizer_impl", name, line.span(found.start() + 1), "log", _CERTAIN)
     yield from _host(lines, words)
+
+
+def length_of_samples(facts: Mapping[str, Fact], signals: Sequence[Signal]) -> dict[str, Fact]:
+    """The longest sample that a trainer printed, in place of a limit that none of them reaches."""
+    printed = next((s for s in signals if s.name == "sample-lengths"), None)
+    limit = facts.get("seq_len")
+    if printed is None or ((packs := facts.get("packing")) is not None and packs.value):
+        return {}
+    longest = printed.data["longest"]
+    if longest < 1 or (limit is not None and (limit.origin == "option" or limit.value <= longest)):
+        return {}
+    return {"seq_len": Fact("seq_len", longest, printed.span, "log", _CERTAIN)}
 
 
 def host_in(text: str) -> float | None:
