@@ -146,7 +146,7 @@ def _worded(text: str) -> dict[str, list[Mention]]:
         if not any(start < match.end() and match.start() < end for start, end in taken):
             named = Alternative(match[0], {"optimizer": words[re.sub(r"[-_ .]", "", match[0].lower())]})
             by_field.setdefault("optimizer", []).append((*match.span(), named))
-    if sizes := list(sizes_of_pictures(text)):
+    if sizes := list(_sizes_of_pictures(text)):
         by_field["max_pixels"] = sizes
     return by_field
 
@@ -159,7 +159,7 @@ _MAX_SIDE: Final = 16_384
 """Pixels of the longer side of a picture; numbers beyond are of something else."""
 
 
-def sizes_of_pictures(text: str) -> Iterator[Mention]:
+def _sizes_of_pictures(text: str) -> Iterator[Mention]:
     """Sizes of pictures: ``1920x1080 screenshots``, ``1080p``."""
     for found in ROWS["picture_size"].finditer(text):
         lines = found["lines"] or ("2160" if found["uhd"] else "")
@@ -238,7 +238,7 @@ _SCALES: Final = {"k": (1e3, 1024.0, 1.0), "m": (1e6, 2.0**20, 1.0), "t": (1024.
 
 def written_numbers(text: str) -> tuple[WrittenNumber, ...]:
     """The numbers of a text from 2 on, each with the words beside it; no times, no prices and no sizes of pictures."""
-    written, pictures = [], [(start, end) for start, end, _ in sizes_of_pictures(text)]
+    written, pictures = [], [(start, end) for start, end, _ in _sizes_of_pictures(text)]
     for found in ROWS["written"].finditer(text):
         if any(start <= found.start("number") < end for start, end in pictures):
             continue

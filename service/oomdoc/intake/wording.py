@@ -15,7 +15,6 @@ from oomdoc.intake.prose.settings import read_settings
 from oomdoc.intake.prose.words import read_objective, read_traces, read_words
 from oomdoc.intake.quantities.facts import by_role
 from oomdoc.intake.sieve import Vocabulary, found_in
-from oomdoc.intake.worded import sizes_of_pictures
 from oomkb.catalog import gpus
 from oomkb.units import to_gib
 
@@ -89,7 +88,6 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_hardware(prose + parts["notes"], words, anywhere=everything)
     yield from read_models(prose, words, prose=True)
     yield from read_models(settings, words, prose=False)
-    yield from _pictures(prose)
     yield from read_words(prose, words)
     yield from read_traces(parts["log"] + settings, words)
     yield from read_objective(everything, words)
@@ -97,16 +95,6 @@ def _facts(lines: Sequence[Line], kinds: Sequence[Kind], everything: list[Line],
     yield from read_settings(settings, sure=0.95)
     yield from read_settings(prose, sure=0.85, prose=True)
     yield from read_settings(parts["log"], sure=0.7)
-
-
-def _pictures(prose: Sequence[Line]) -> Iterator[Fact]:
-    """How large the pictures are that somebody says to train on or to send."""
-    for line in prose:
-        for start, _, picture in sizes_of_pictures(line.text):
-            yield Fact("max_pixels", picture.fields["max_pixels"], line.span(start + 1), "prose", _OF_PICTURES)
-
-
-_OF_PICTURES: Final = 0.55
 
 
 def _ending(line: Line) -> Line:
