@@ -100,7 +100,8 @@ def _sides(text: str) -> Iterator[tuple[Alternative, ...]]:
     choice = [ROWS["between"], *([ROWS["together"]] if weighs else [])]
     changes = [*choice, ROWS["changes"]]
     of_things = changes if ROWS["goes"].search(text) else choice
-    things = ((_with_others(models_in(text), values), of_things), (cards if len(_distinct(m[2] for m in cards)) > 1 else [], of_things))
+    several = cards if len(_distinct(card for _, _, card in cards)) > 1 else []
+    things = ((_with_others(models_in(text), values), of_things), (several, of_things))
     for mentions, words in things:
         yield from _of_choice(text, mentions, words, listed=True)
     if ROWS["than"].search(text) is not None and len(named := _distinct(m[2] for m in models_in(text))) == 2:
