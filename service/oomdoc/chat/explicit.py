@@ -23,6 +23,7 @@ from oomdoc.intake.configs.declared import TABLES, all_names, table
 from oomdoc.intake.configs.launch import ENVIRONMENT, LAUNCH_KEYS
 from oomdoc.intake.configs.table import Group, Key, norm
 from oomdoc.intake.numbers import read_number
+from oomdoc.intake.quantities.fields import is_of_process
 from oomdoc.stated import DOTTED_FIELDS, stated_fields
 from oomkb.dataclass import dataclass
 from oomkb.errors import JobError
@@ -101,6 +102,8 @@ def read_explicit(turn: str, context: Context) -> Explicit:
     spans: list[tuple[int, int]] = []
     for_tables: list[_Setting] = []
     for setting in _settings(text):
+        if setting.name == "rank" and is_of_process(text, *setting.span):
+            continue
         try:
             fields = _fields(setting, context)
         except JobError as error:

@@ -51,11 +51,15 @@ def largest(prices: Prices, wanted: float) -> dict[str, int]:
 
 
 def _most(prices: Prices, field: str, highest: int, wanted: float, grain: int) -> int:
+    """No less than the job's own value where that fits: a smaller batch in more steps of accumulation may take more."""
+    own = prices.job.get(field) or 0
+    own = own if prices.base.probability >= wanted else 0
+
     def fits(steps: int) -> bool:
-        price = prices.of({field: steps * grain})
+        price = prices.of({field: steps * grain}) if steps * grain > own else prices.base
         return price is not None and price.probability >= wanted
 
-    return most_steps(fits, max(1, highest // grain)) * grain
+    return max(own, most_steps(fits, max(1, highest // grain)) * grain)
 
 
 def most_steps(fits: Callable[[int], bool], highest: int) -> int:

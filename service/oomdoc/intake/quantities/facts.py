@@ -8,7 +8,7 @@ from typing import Final
 from oomdoc.evidence import Evidence, Fact
 from oomdoc.intake.lines import Line
 from oomdoc.intake.polarity import doubt, negated, not_given
-from oomdoc.intake.quantities.fields import SET_BY, SURE, around, refutes, sure_of, whole
+from oomdoc.intake.quantities.fields import SET_BY, SURE, around, is_of_process, refutes, sure_of, whole
 from oomdoc.intake.quantities.reader import Quantity, quantities_in
 from oomkb.catalog import gpus
 from oomkb.kept import compiled
@@ -134,7 +134,8 @@ def _told(text: str, places: Sequence[tuple[int, Line]]) -> Iterator[Fact]:
     for found in quantities_in(text):
         values.setdefault(found.role, set()).add(found.value)
         of_experts = found.role == "params" and text[found.start - 1 : found.start] in ("x", "×")
-        if found.probability >= SURE and found.role in _FACTS and not of_experts:
+        of_process = found.role == "lora_r" and is_of_process(text, found.start, found.end)
+        if found.probability >= SURE and found.role in _FACTS and not of_experts and not of_process:
             sure.setdefault(found.role, found)
     if (host := _host_that_is_there(text)) is not None:
         sure["host_memory"], values["host_memory"] = host, {host.value}

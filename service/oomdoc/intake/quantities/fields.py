@@ -74,9 +74,16 @@ def refutes(found: Quantity, text: str, field: str) -> bool:
     """Whether what a number is of rules out that it sets a field."""
     if field not in SET_BY:
         return False
+    if field in FIELDS["lora_r"] and is_of_process(text, found.start, found.end):
+        return True
     if found.role == "request_tokens" and field in _LENGTHS:
         return value_of(text, "length") is not None
     return _likely(found, field) < MIN_LIKELY
+
+
+def is_of_process(text: str, start: int, end: int) -> bool:
+    """Whether a rank at a place is one of the processes: "[rank3]:", "rank 3 died"."""
+    return any(match.start() < end and start < match.end() for match in ROWS["process_rank"].finditer(text))
 
 
 def _likely(found: Quantity, field: str) -> float:
@@ -107,6 +114,8 @@ def listed(text: str) -> Iterator[Listed]:
     for found in quantities_in(text):
         field = FIELDS.get(found.role, ("",))[0]
         if not field or field in _UNLISTED or _likely(found, field) < SURE:
+            continue
+        if found.role == "lora_r" and is_of_process(text, found.start, found.end):
             continue
         alone = not any(part.strip() for part in around(text, found))  # nothing says what it is of
         if not alone and not _NEGATIVE.search(text, max(0, found.start - _MAX_BEFORE), found.start):
