@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from oomdoc.chat.context import Context
-from oomdoc.chat.ellipsis import PARTS, fill, relative, switched
+from oomdoc.chat.ellipsis import PARTS, fill, length_of, relative, switched
 from oomdoc.chat.explicit import blanked, read_explicit
 from oomdoc.chat.machine_and_model import read_framework, read_hardware, read_model
 from oomdoc.chat.phrases import (
@@ -41,6 +41,7 @@ from oomkb.catalog import models
 from oomkb.catalog.gpus import find_all
 from oomkb.errors import JobError
 from oomkb.frameworks import ENGINES
+from oomkb.kept import compiled
 from oomkb.memory.job import Job
 from oomkb.memory.setting import ONLINE
 from oomkb.memory.states import GGUF_BYTES
@@ -182,9 +183,20 @@ def _left_over(turn: str, context: Context, found: dict[str, Any], taken: list[t
         if not any(a < end and start < b for a, b in places):
             read |= {n: v for n, v in fill(turn[start:end], context).items() if n not in found and n not in _NAMES}
         start = stop.end() if stop is not None else end
+    length = _TOKENS_ALONE.search(turn)
+    if length is not None and {*found, *read}.isdisjoint(_LENGTHS):
+        serves = found.get("objective", context.job.objective) == "inference"
+        read["serving.max_model_len" if serves else length_of(context.job)] = int(read_number(length["n"]))
     return read
 
 
+_TOKENS_ALONE: Final = compiled(
+    r"(?i)(?:\A|(?<!\d)[,，;；。、]|\band\b)\s*(?:(?:with|at|on|用)\s)?(?P<n>\d{1,3}(?:,\d{3}){1,2}|\d{3,7}|\d{1,4}k)"
+    r"\s?(?:-?tok(?:en)?s?|个\s?tok(?:en)?s?)(?:\s(?:each|now|then|long)|长)?(?=\s*(?:\Z|[,，;；。.!！]|\band\b))"
+)
+"""A number of tokens that stands by itself: "r=8, bs=1, 2048 tokens"."""
+_LENGTHS: Final = ("seq_len", "completion_len", "serving.max_model_len", "serving.concurrency")
+"""Fields beside which a number of tokens is no length of the run: it has one, or it is a request's."""
 _NAMES: Final = ("gpu", "gpus")
 """What a number that is left over is not taken for."""
 
@@ -204,6 +216,8 @@ def held_fields(turn: str) -> tuple[str, ...]:
     named = [name for match in _RE["held"].finditer(turn) for name in fields_named(match[0])]
     named += [name for match in _RE["forbidden"].finditer(turn) for name in fields_named(match["what"] or match["zh"])]
     named += kept_fields(turn) if _RE["untouched"].search(turn) else ()
+    if "offload" in fields_named(turn):
+        named = [name for name in named if name != "optimizer"]  # what of it is offloaded stays so, not which it is
     return tuple(dict.fromkeys(one for name in named for one in _HELD_TOGETHER.get(name, (name,))))
 
 
@@ -235,18 +249,19 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
         bits = (one.field, one.value) == ("quant", "int8")
         if bits and not serves and _of_optimizer(clause(turn, one.start, one.end)):
             one = one._replace(field="optimizer", value="adamw_8bit")
-        if one.field in found or is_replaced(turn, one.start) or not _can_be(one, turn, context.job):
+        off = one.field in OFF_VALUES and not _is_number(one.value) and is_off(turn, one.start, one.end)
+        if one.field in found or (is_replaced(turn, one.start) and not off) or not _can_be(one, turn, context.job):
             continue
         if (one.field.startswith("rollout.") and serves) or is_put_off(turn, one.end):
             continue
-        if one.field in OFF_VALUES and not _is_number(one.value) and is_off(turn, one.start, one.end):
-            off = OFF_VALUES[one.field]
+        if off:
+            left = OFF_VALUES[one.field]
             if one.field == "offload":
-                off = _offloads_left(turn[one.start : one.end], one, context)
-            negated.setdefault(one.field, off if off != one.value else None)
+                left = _offloads_left(turn[one.start : one.end], one, context)
+            negated.setdefault(one.field, left if left != one.value else None)
             # "enforce eager" said to be off is the graphs on.
-            if isinstance(one.value, bool) and one.value == off:
-                negated[one.field] = not off
+            if isinstance(one.value, bool) and one.value == left:
+                negated[one.field] = not left
             continue
         said.setdefault(one.field, []).append(one)
     for name, values in said.items():
@@ -254,7 +269,7 @@ def _phrases(turn: str, context: Context, found: dict[str, Any], taken: list[tup
         chosen = _chosen(turn, wanted or values)
         found[name] = chosen.value
         if name == "offload":
-            present = () if _RE["alone"].search(turn) else context.job.offload or ()
+            present = () if _RE["alone"].search(turn) else negated.get(name, context.job.offload) or ()
             found[name] = tuple(sorted({*present, *(part for one in values for part in one.value)}))
         found.update({n: v for n, v in chosen.also if n not in found and n not in said})
     found.update({n: v for n, v in negated.items() if n not in found and v is not None})
