@@ -14,7 +14,7 @@ from oomdoc.chat.ellipsis import switched
 from oomdoc.chat.grammar import Turn, understand
 from oomdoc.chat.phrases import OFF_VALUES, SHARE, fields_named, said_in
 from oomdoc.chat.prices import with_world
-from oomdoc.chat.questions import WANTED, asks_plainly, says, topic_of
+from oomdoc.chat.questions import WANTED, agreed_first, asks, asks_plainly, only_leaves, says, topic_of
 from oomdoc.chat.session import Session
 from oomdoc.chat.turn_words import acts_of, views_of
 from oomdoc.chat.undoing import Undo, read_undo, takes_back
@@ -63,7 +63,7 @@ _PART: Final = compiled(r"[,，;；.。!！?？\n]+\s*(?=\S)")
 
 def in_two(text: str) -> tuple[str, str] | None:
     """A turn that holds, turns down, takes back or reports something, and then does another thing, as its two parts."""
-    if tells_of_failure(read_text(text)):
+    if tells_of_failure(read_text(text)) or only_leaves(text):
         return None
     best, found = _LEAST_OF_PARTS, None
     for seam in islice(_PART.finditer(text), _MAX_SEAMS):
@@ -89,7 +89,7 @@ def meant(session: Session, text: str, context: Context) -> Turn:
     Patterns find the values; what is done with them is what :mod:`oomdoc.chat.turn_words` has learned.
     """
     turn = on_proposal(session, text, context) or understand(text, session.job, context)
-    if turn.refused is not None:
+    if turn.refused is not None or turn.topic == "away":
         return turn
     odds = acts_of(text)
     decided = sum(odds[act] for act in _DECIDE)
@@ -124,7 +124,7 @@ def explains(turn: Turn, text: str) -> bool:
     """Whether a turn asks how something works, or which of two things is better of which no run is one, and names no
     values.
     """
-    if turn.kind in ("change", "compare") or turn.changes:
+    if turn.kind in ("change", "compare") or turn.changes or turn.topic == "away":
         return False
     odds = acts_of(text)
     return odds["explain"] + (0.0 if comparisons_in(text) else odds["compare"]) >= _LEAST_EXPLAINED
@@ -226,5 +226,7 @@ def on_proposal(session: Session, text: str, context: Context) -> Turn | None:
     if turn.kind not in ("change", "ask") or not (turn.changes or alone) or not same:
         return None  # it is about the run as it is
     spread = {"tp", "world", "nodes"} if "gpus" in turn.changes else set()
+    if turn.kind == "change" and not (asks(text) or agreed_first(text)):
+        return None  # settings of its own, and what was only asked about is not to be made
     kept = {name: value for name, value in session.proposed.items() if name not in spread}
     return replace(turn, changes=MappingProxyType({**kept, **turn.changes}))

@@ -80,10 +80,9 @@ def understand(text: str, job: Job, context: Context | None = None) -> Turn:
         return Turn("change", context.proposed)
     if agreed and context.tried:
         return Turn("accept-plan")
-    head, _, rest = turn.replace("，", ",").partition(",")
-    if rest and context.proposed and questions.says_yes(head) == "proposal" and not takes_back(rest):
+    if context.proposed and (rest := questions.agreed_first(turn)) and not takes_back(rest):
         more, refused = read_changes(rest, context)  # "ok do that, nf4"
-        if refused is None and not questions.says(rest, "ask"):
+        if refused is None and more and not questions.says(rest, "ask"):
             return Turn("change", {**context.proposed, **more})
     changes, refused = read_changes(turn, context)
     if refused is not None:
@@ -141,13 +140,15 @@ def multiplied(text: str) -> str:
 
 def _stating_nothing(turn: str, context: Context) -> Turn | None:
     """A turn that sets nothing, whatever it names: a dictated figure, a view, a remark, a doubt."""
+    if questions.only_leaves(turn) and not any(read_changes(questions.without_leave(turn), context)):
+        return Turn("talk", topic="away")
     if questions.says(turn, "invent"):
         return Turn("ask", invented=True)
     if questions.says(turn, "rate") and not questions.says(turn, "against"):
         return Turn("ask", topic="rate")
     if view := _view(turn, context):
         return Turn("ask", topic=view)
-    if questions.only_remarks(turn):
+    if questions.only_praises(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
     return Turn("ask") if questions.doubts(turn) else None
 

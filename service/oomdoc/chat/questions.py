@@ -8,6 +8,7 @@ from oomdoc.chat.phrases import fields_named
 from oomdoc.chat.turn_words import views_of
 from oomdoc.chat.wording import patterns
 from oomdoc.intake.asked import asked_in
+from oomkb.kept import compiled
 
 if TYPE_CHECKING:
     from oomdoc.chat.grammar import Turn
@@ -95,9 +96,62 @@ def says_yes(turn: str) -> str:
     return "proposal" if len(turn) <= 48 and any(c.isalnum() for c in turn) and _RE["yes"].match(turn) else ""
 
 
-def only_remarks(turn: str) -> bool:
-    """Praise, or a word about the time: nothing is to be changed."""
-    return bool(_RE["away"].search(turn) or (_RE["praise"].search(turn) and not _RE["orders"].search(turn)))
+def agreed_first(turn: str) -> str:
+    """What is left of a turn behind words that take up the proposal: "yes, and also batch 1"; nothing where none do.
+
+    "ok" and "好" before settings begin a turn, and agree to nothing that those do not add to.
+    """
+    for seam in reversed(list(_SEAM.finditer(turn, 0, _MAX_AGREEMENT))):
+        head, rest = turn[: seam.start()], turn[seam.end() :]
+        outright = not _BEGINS.fullmatch(head) or _ADDS.match(turn, seam.start()) or _ADDS.match(rest)
+        if rest.strip() and outright and says_yes(head) == "proposal":
+            return rest
+    return ""
+
+
+_SEAM: Final = compiled(
+    r"(?i)[,，。.;；!！]|(?:\s|^)(?=and\b|but\b|also\b|with\b|plus\b)|(?=再|并且?|顺便|同时|另外|还要)"
+)
+_BEGINS: Final = compiled(
+    r"(?i)(?:\W|\b(?:ok(?:ay)?|right|so|then|well|alright|fine|good|great|and)\b|嗯|好的?|吧|啊|呀|那|就|行){0,12}"
+)
+_ADDS: Final = compiled(r"(?i)\W{0,3}(?:and\b|also\b|plus\b|再|也|并|同时|顺便|另外|还要)")
+_MAX_AGREEMENT: Final = 48
+
+
+def without_leave(turn: str) -> str:
+    """The turn without the words by which somebody leaves for a while: "back in 15", "先去吃饭"."""
+    return _LEAVES.sub(" ", turn)
+
+
+_LEAVES: Final = compiled(
+    r"(?i)(?:\b(?:i'?ll|i\swill|i'?m|we'?ll|will|gonna)\s(?:be\s)?|\bbe\s|\A\W{0,3}|[,.;!]\s{0,2})(?:right\s)?back\s"
+    r"(?:(?:in|after)\s(?:about\s|like\s)?(?:an?\b|the\b|\d{1,3}(?![\d.kK]))|at\s\d{1,2}(?=:\d\d|\s?[ap]m|\so'?clock)"
+    r"|after\s\w|soon|later|shortly|tomorrow|on\s\w{2,5}day)[^,.;!?\n]{0,24}"
+    r"|\b(?:brb|bbl|afk|ttyl|bbs)\b|\b(?:give|gimme)\s(?:me\s)?(?:a|an|some|\d{1,3})\s?(?:sec\w{0,4}|min\w{0,5}|moment|hours?|time)\b"
+    r"|\b(?:see|talk\sto)\syou\s(?:at|in|later|tomorrow|soon)\b[^,.;!?\n]{0,16}|\b(?:hold|hang)\son\b|\A\W{0,3}(?:wait\s)?(?:one|just\sa|a)\s(?:sec|min|moment)\w{0,4}"
+    r"|\b(?:(?:have|got|gotta|need)\s(?:to\s)?(?:go|run|leave|step)|stepping|off|going|heading|grabbing|getting|in|at|for|quick)\s(?:to\s|into\s|out\s|away\s|for\s)?"
+    r"(?:an?\s|my\s|some\s|the\s)?(?:quick\s|short\s)?(?:lunch|dinner|coffee|meeting|call|break|bed|sleep|home|away|out)\b(?:\s(?:now|first|real\squick))?"
+    r"|(?:我|先|得|要|去|在){1,3}(?:去)?(?:开个?(?:短|小)?会|吃个?(?:午|晚|早)?饭|接个?(?:电话|人|孩子)|睡觉?|忙一?(?:下|会儿?)|离开一?(?:下|会儿?)|上课|取个?快递)(?![前时省不更会])了?"
+    r"|(?:等?一会儿?|等?一下|待会儿?|等会儿?|等下|晚点儿?|晚些|稍后|马上|很快|回头|(?:[\d一二两三四五六七八九十半]{1,3}\s?个?(?:分钟|小时|钟头)(?:之?后)?))(?:就|再|我)?(?:回来?|见|过来|聊|继续)"
+    r"|(?:\A|[，,。])\W{0,2}(?:稍等|等我\s?(?:一?下|一会儿?|[\d一二两三四五六七八九十半]{1,3}\s?分钟)|给我\s?[\d一二两三四五六七八九十半]{1,3}\s?个?(?:分钟|小时))"
+)
+
+
+def only_leaves(turn: str) -> bool:
+    """Whether a turn says that somebody will be back, and nothing else that is to be read."""
+    rest = without_leave(turn)
+    return rest != turn and not asks(turn) and len(_WORD.findall(rest)) <= _MAX_BESIDE_LEAVE
+
+
+_WORD: Final = compiled(r"[A-Za-z0-9_.=-]+|[\u4e00-\u9fff]")
+_MAX_BESIDE_LEAVE: Final = 8
+"""Words beside a leave that are small talk: "ok thanks, brb"."""
+
+
+def only_praises(turn: str) -> bool:
+    """Praise: nothing is to be changed."""
+    return bool(_RE["praise"].search(turn) and not _RE["orders"].search(turn))
 
 
 def pleasantry(turn: str) -> str:

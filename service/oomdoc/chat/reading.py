@@ -191,7 +191,7 @@ def _left_over(turn: str, context: Context, found: dict[str, Any], taken: list[t
 
 
 _TOKENS_ALONE: Final = compiled(
-    r"(?i)(?:\A|(?<!\d)[,，;；。、]|\band\b)\s*(?:(?:with|at|on|用)\s)?(?P<n>\d{1,3}(?:,\d{3}){1,2}|\d{3,7}|\d{1,4}k)"
+    r"(?i)(?:\A|(?<!\d),|,(?=\s)|[，;；。、]|\band\b)\s*(?:(?:with|at|on|用)\s)?(?P<n>\d{1,3}(?:,\d{3}){1,2}|\d{3,7}|\d{1,4}k)"
     r"\s?(?:-?tok(?:en)?s?|个\s?tok(?:en)?s?)(?:\s(?:each|now|then|long)|长)?(?=\s*(?:\Z|[,，;；。.!！]|\band\b))"
 )
 """A number of tokens that stands by itself: "r=8, bs=1, 2048 tokens"."""
