@@ -14,7 +14,7 @@ from oomdoc.chat.ellipsis import switched
 from oomdoc.chat.grammar import Turn, understand
 from oomdoc.chat.phrases import OFF_VALUES, SHARE, fields_named, said_in
 from oomdoc.chat.prices import with_world
-from oomdoc.chat.questions import WANTED, agreed_first, asks, asks_plainly, only_leaves, says, topic_of
+from oomdoc.chat.questions import WANTED, agreed_first, asks, asks_plainly, only_leaves, says, topic_of, weighs_runs
 from oomdoc.chat.session import Session
 from oomdoc.chat.turn_words import acts_of, views_of
 from oomdoc.chat.undoing import Undo, read_undo, takes_back
@@ -74,9 +74,16 @@ def in_two(text: str) -> tuple[str, str] | None:
         lead, act = max(_LEADS, key=before.__getitem__), max(_FOLLOWS, key=after.__getitem__)
         if lead == act == "set":
             continue  # two settings are one turn
+        if _cuts_comparison(text, rest):
+            continue
         if (both := before[lead] * after[act]) > best:
             best, found = both, (head, rest)
     return found
+
+
+def _cuts_comparison(text: str, rest: str) -> bool:
+    """Whether what a turn sets against each other stands before a part of it that asks which to take."""
+    return _weighs(text) and not comparisons_in(rest)
 
 
 _MAX_SEAMS: Final = 6
@@ -88,7 +95,7 @@ def meant(session: Session, text: str, context: Context) -> Turn:
 
     Patterns find the values; what is done with them is what :mod:`oomdoc.chat.turn_words` has learned.
     """
-    turn = on_proposal(session, text, context) or understand(text, session.job, context)
+    turn = (None if _weighs(text) else on_proposal(session, text, context)) or understand(text, session.job, context)
     if turn.refused is not None or turn.topic == "away":
         return turn
     odds = acts_of(text)
@@ -118,6 +125,11 @@ def meant(session: Session, text: str, context: Context) -> Turn:
         if odds["reject"] >= _LEAST_REJECTED:
             return Turn("talk", topic="dropped")
     return turn
+
+
+def _weighs(text: str) -> bool:
+    """Whether a turn asks which of the runs that it names is the better one."""
+    return weighs_runs(text) and bool(comparisons_in(text))
 
 
 def explains(turn: Turn, text: str) -> bool:
@@ -203,7 +215,7 @@ def _not_decided(turn: Turn, text: str, odds: Mapping[str, float]) -> Turn:
 
 def decides(session: Session, said: str, context: Context) -> bool:
     """Whether what stands before a question changes, accepts or takes back something: "use it. And 128k?"."""
-    if is_pasted(said) or says(said, "supposes") or tells_of_failure(read_text(said)):
+    if comparisons_in(said) or is_pasted(said) or says(said, "supposes") or tells_of_failure(read_text(said)):
         return False
     turn = meant(session, said, context)
     odds = acts_of(said)

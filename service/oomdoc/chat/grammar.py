@@ -130,7 +130,7 @@ def _weighing(turn: str, changes: Mapping[str, Any], context: Context, *, asks: 
     if several and questions.says(turn, "against") and not sides:
         return Turn("compare", changes)  # "compared to zero3?"
     chooses = questions.weighs_runs(turn) or questions.chooses(turn) or (asks and questions.says(turn, "either"))
-    return Turn("ask") if chooses and not context.proposed and sides else None
+    return Turn("ask") if chooses and sides and not (context.proposed and not questions.weighs_runs(turn)) else None
 
 
 def multiplied(text: str) -> str:
@@ -148,6 +148,8 @@ def _stating_nothing(turn: str, context: Context) -> Turn | None:
         return Turn("ask", topic="rate")
     if view := _view(turn, context):
         return Turn("ask", topic=view)
+    if questions.asks_room(turn) and not any(read_changes(turn, context)):
+        return Turn("ask", topic="room")
     if questions.only_praises(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
     return Turn("ask") if questions.doubts(turn) else None

@@ -87,6 +87,25 @@ def chooses(turn: str) -> bool:
     return bool(_RE["versus"].search(turn) and not _RE["compare"].search(turn))
 
 
+def asks_room(turn: str) -> bool:
+    """Whether it is asked what is left of the card: "how much headroom is that?", "还剩多少显存？"."""
+    return bool(_ROOM_LEFT.search(turn) and not _OTHER_ROOM.search(turn))
+
+
+_ROOM_LEFT: Final = compiled(
+    r"(?i)\bhow\s(?:much|many)\s(?:(?:more|extra|of\s(?:it|the\scard)|free|spare|gi?bs?|gigs|gpu|memory|vram|actual|real)\s){0,3}"
+    r"(?:headroom|slack|margin|room|space|spare)\b|\bhow\s(?:much|many)\b[^.?!\n]{0,40}\b(?:left(?!\s?over)|free|unused|to\sspare|spare|available|remain\w{0,3})\b"
+    r"|\b(?:what(?:'?s|\sis|\sare)\s(?:the\s|my\s|our\s)?|any\s|\A\W{0,3}(?:and\s|so\s)?)(?:headroom|margin|slack|(?:memory\s|vram\s)?left|(?:remaining|spare|free)\s(?:memory|vram|room))\b"
+    r"|\b(?:any|some|much)\s(?:head)?room\s(?:left|to\sspare)\b"
+    r"|(?:剩|余|空)(?:下|余|出)?来?(?:的)?(?:显存)?(?:还)?有?(?:多少|多大|几个?\s?g)|(?:余量|富余|空余|剩余(?:显存)?|空闲显存)(?:还)?(?:有|是)?(?:多少|多大|几个?\s?g)"
+    r"|(?:还|能)有多少(?:显存|空间|余量|富余)|多少(?:显存|空间|余量)?(?:没用|空着|剩|空余|可以?用|还能用)|有多少(?:余量|富余|空余)"
+)
+_OTHER_ROOM: Final = compiled(
+    r"(?i)\b(?:left|room|space|headroom|free|available|spare)\s(?:\w{1,8}\s)?(?:for|to\s(?!spare))|\b(?:host|cpu|system|disk|ram|time|requests?|users?|steps?)\b"
+    r"|主机|内存(?!卡)|磁盘|留给|给\s?(?:kv|缓存)|并发|请求"
+)
+
+
 def says_yes(turn: str) -> str:
     """``proposal`` where the last hypothetical change is to be made, ``plan`` where oomdoc's own proposal is."""
     if _RE["plan"].search(turn):

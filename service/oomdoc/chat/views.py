@@ -13,9 +13,10 @@ from oomdoc.chat.answers import explained, largest
 from oomdoc.chat.machine_and_model import named_framework
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
-from oomdoc.chat.questions import topic_of
+from oomdoc.chat.questions import says, topic_of
 from oomdoc.chat.session import Reply, Session
 from oomdoc.chat.written import configuration
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.own_figures import savings
 from oomdoc.report.words import render, word
 from oomkb.memory.job import Job
@@ -107,6 +108,23 @@ def breakdown(session: Session, priced: Priced | None, text: str) -> Reply:
     return reply_of(session, priced, [*parts.owner(priced.estimate, session.language), *stands])
 
 
+def room(session: Session, priced: Priced | None, text: str) -> Reply:
+    """What is left of the card, of the run that was only asked about where the question goes on from it."""
+    language, job = session.language, session.job
+    if session.proposed and says(text, "goes_on"):
+        job = with_world(job.with_fields(session.proposed))
+        priced, _ = price_of(job, language)
+    if priced is None:
+        return explained(job, text, language)
+    needed, capacity = needed_of(priced.estimate), priced.estimate.capacity_bytes
+    if capacity is None:
+        return reply_of(session, priced, [*parts.standing(job, language).said[:1], word("chat.no-capacity", language)])
+    sizes = {"needed_bytes": needed, "capacity_bytes": capacity, "room_bytes": abs(capacity - needed)}
+    first = word("chat.room-left" if needed <= capacity else "chat.room-none", language, **sizes)
+    stands = parts.standing(job, language, plans=needed > capacity).said
+    return reply_of(session, priced, [first, *(stands if priced.estimate.served is not None else stands[:2])])
+
+
 def saved(session: Session, priced: Priced | None, text: str) -> Reply:
     """Which of the changes brought most."""
     steps = []
@@ -130,6 +148,7 @@ TOPICS: Final[Mapping[str, Answer]] = MappingProxyType(
         "breakdown": breakdown,
         "saved": saved,
         "rate": rate,
+        "room": room,
     }
 )
 """By what a question is about."""

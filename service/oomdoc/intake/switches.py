@@ -29,7 +29,7 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
     """What is compared, each with the settings that its own clause switches on or off where another's does otherwise.
 
     "ZeRO-2 with the optimizer offloaded or ZeRO-3 without offload": a setting that only one clause names is one of the
-    run, as its words may hold for both.
+    run, as its words may hold for both; but what offloads full training is not needed for adapters.
     """
     clauses = list(_clauses(text, mentions))
     on = [[row for row, _ in _switched_on(text, *clause)] for clause in clauses]
@@ -38,6 +38,11 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
         {field: row in here for field, row in rows.items() if row in here or _is_off(text, *clause, field)}
         for clause, here in zip(clauses, on, strict=True)
     ]
+    methods = [one.fields.get("method") for _, _, one in mentions]
+    if any(one.get("offload") and method == "full" for one, method in zip(switches, methods, strict=True)):
+        for switch, method in zip(switches, methods, strict=True):
+            if method in _ADAPTERS:
+                switch.setdefault("offload", False)
     apart = [n for n in rows if all(n in one for one in switches) and len({one[n] for one in switches}) > 1]
     if not apart:
         return tuple(one for _, _, one in mentions)
@@ -47,6 +52,9 @@ def sides_with_switches(text: str, mentions: Sequence[Mention]) -> tuple[Alterna
         fields = {**one.fields, **{field: value_of_row(rows[field], on=switch[field]) for field in apart}}
         sides.append(Alternative(named, fields) if len(named) <= MAX_NAME else replace(one, fields=fields))
     return tuple(sides)
+
+
+_ADAPTERS: Final = ("lora", "qlora")
 
 
 def with_and_without(text: str, mentions: Sequence[Mention]) -> tuple[Alternative, ...]:
