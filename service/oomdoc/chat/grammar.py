@@ -144,12 +144,12 @@ def _stating_nothing(turn: str, context: Context) -> Turn | None:
         return Turn("talk", topic="away")
     if questions.says(turn, "invent"):
         return Turn("ask", invented=True)
+    if questions.asks_room(turn) and not any(read_changes(turn, context)):
+        return Turn("ask", topic="room")
     if questions.says(turn, "rate") and not questions.says(turn, "against"):
         return Turn("ask", topic="rate")
     if view := _view(turn, context):
         return Turn("ask", topic=view)
-    if questions.asks_room(turn) and not any(read_changes(turn, context)):
-        return Turn("ask", topic="room")
     if questions.only_praises(turn):
         return Turn("talk", topic=questions.pleasantry(turn) or "thanks")
     return Turn("ask") if questions.doubts(turn) else None
