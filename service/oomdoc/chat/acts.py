@@ -12,6 +12,7 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, tells_of_failure
 from oomdoc.chat.ellipsis import switched
 from oomdoc.chat.grammar import Turn, understand
+from oomdoc.chat.measures import asks_to_compare
 from oomdoc.chat.phrases import OFF_VALUES, SHARE, fields_named, said_in
 from oomdoc.chat.prices import with_world
 from oomdoc.chat.questions import WANTED, agreed_first, asks, asks_plainly, only_leaves, says, topic_of, weighs_runs
@@ -63,7 +64,7 @@ _PART: Final = compiled(r"[,，;；.。!！?？\n]+\s*(?=\S)")
 
 def in_two(text: str) -> tuple[str, str] | None:
     """A turn that holds, turns down, takes back or reports something, and then does another thing, as its two parts."""
-    if tells_of_failure(read_text(text)) or only_leaves(text):
+    if tells_of_failure(read_text(text)) or only_leaves(text) or asks_to_compare(text):
         return None
     best, found = _LEAST_OF_PARTS, None
     for seam in islice(_PART.finditer(text), _MAX_SEAMS):

@@ -14,6 +14,7 @@ from oomdoc.chat.context import Context
 from oomdoc.chat.describing import is_pasted, own_words, read_description, tells_of_failure
 from oomdoc.chat.grammar import LONGEST_TURN, Turn, multiplied, understand
 from oomdoc.chat.history import context_of, wanted
+from oomdoc.chat.measures import held_against
 from oomdoc.chat.observed import by_own_figures, observed, shown_bytes, usual_requests
 from oomdoc.chat.parts import joined
 from oomdoc.chat.prices import price_of, with_world
@@ -65,8 +66,6 @@ _BESIDE: Final = 3
 _CONTEXT: Final = "serving.max_model_len"
 _SAME: Final = frozenset({"world", "gpu", "nodes", "serving.kv_dtype"})
 """Fields that are held along with others, which are named."""
-
-
 _TO_CHANGE: Final = patterns("conversation")["to_change"]
 _PERCENT: Final = re.compile(r"[(（]\d.*?%[)）]")
 
@@ -143,6 +142,8 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
         return _describe(session, text, context)  # the first that is said of the run, however it is put
     if tells_of_failure(evidence) and not asks_of_failure(text, evidence):
         return _describe(session, text, context)
+    if (measured := held_against(session, text, turn.changes)) is not None:
+        return session, measured
     seen = shown_bytes(evidence)
     if seen is not None and not turn.changes and not asks(text):
         return session, observed(session, text, seen)
@@ -167,9 +168,8 @@ def _taken(session: Session, text: str, context: Context) -> tuple[Session, Repl
     view = topic_of(text)
     beside_it = ("config", "diff", "setting", *(("pick",) if turn.kind == "change" else ()))
     if turn.changes and turn.kind in ("change", "ask") and view in beside_it:
-        shown = TOPICS["config" if view == "setting" else view](
-            session, price_of(session.job, session.language)[0], text
-        )
+        show = TOPICS["config" if view == "setting" else view]
+        shown = show(session, price_of(session.job, session.language)[0], text)
         reply = replace(reply, answer="\n".join([*reply.answer.split("\n")[:_BESIDE], shown.answer]))
     session = replace(session, about=about(text, turn))
     if word("chat.as-proposed", session.language) in reply.answer:

@@ -145,7 +145,7 @@ def without_leave(turn: str) -> str:
 
 _LEAVES: Final = compiled(
     r"(?i)(?:\b(?:i'?ll|i\swill|i'?m|we'?ll|will|gonna)\s(?:be\s)?|\bbe\s|\A\W{0,3}|[,.;!]\s{0,2})(?:right\s)?back\s"
-    r"(?:(?:in|after)\s(?:about\s|like\s)?(?:an?\b|the\b|\d{1,3}(?![\d.kK]))|at\s\d{1,2}(?=:\d\d|\s?[ap]m|\so'?clock)"
+    r"(?:(?:in|after)\s(?:about\s|like\s)?(?:half\b|an?\b|the\b|\d{1,3}(?![\d.kK]))|at\s\d{1,2}(?=:\d\d|\s?[ap]m|\so'?clock)"
     r"|after\s\w|soon|later|shortly|tomorrow|on\s\w{2,5}day)[^,.;!?\n]{0,24}"
     r"|\b(?:brb|bbl|afk|ttyl|bbs)\b|\b(?:give|gimme)\s(?:me\s)?(?:a|an|some|\d{1,3})\s?(?:sec\w{0,4}|min\w{0,5}|moment|hours?|time)\b"
     r"|\b(?:see|talk\sto)\syou\s(?:at|in|later|tomorrow|soon)\b[^,.;!?\n]{0,16}|\b(?:hold|hang)\son\b|\A\W{0,3}(?:wait\s)?(?:one|just\sa|a)\s(?:sec|min|moment)\w{0,4}"

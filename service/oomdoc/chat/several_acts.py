@@ -10,6 +10,7 @@ from oomdoc.chat.acts import decides, explains, in_two
 from oomdoc.chat.context import Context
 from oomdoc.chat.grammar import LONGEST_TURN, Turn
 from oomdoc.chat.history import context_of
+from oomdoc.chat.measures import asks_to_compare
 from oomdoc.chat.parts import joined
 from oomdoc.chat.session import Reply, Session
 from oomdoc.chat.turn_words import acts_of
@@ -26,7 +27,7 @@ _LINES: Final = 2
 
 def in_order(session: Session, text: str, context: Context, answer: Answer) -> tuple[Session, Reply]:
     """The parts of a turn answered in their order: "use it. And 128k?", "no offload. Does int4 fit? And fp8?"."""
-    if len(text) > LONGEST_TURN:
+    if len(text) > LONGEST_TURN or asks_to_compare(text):
         return answer(session, text, context)
     several = several_questions(text)
     if several is None or several.numbered:

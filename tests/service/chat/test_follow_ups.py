@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from talking import answers_of
+from talking import answers_of, talk
+
+from oomdoc.chat.prices import price_of
+from oomkb.memory.job import Job
 
 MEASURED = (
     "Unsloth QLoRA on Phi-4 (14B), seq len 2048, RTX 6000 Ada 48GB. I measured in nvidia-smi: batch 4 peaks at 17.2 GiB, "
@@ -98,3 +101,126 @@ def test_a_printed_error_stands_before_the_guess_that_it_is_memory():
     question = "it reports CUDA error: an illegal memory access was encountered, did it run out of memory?"
     answer = answers_of("SGLang, Qwen3-8B, one A100 80GB", question)[1][-1]
     assert "not a lack of memory" in answer
+
+
+ADAPTED = "LoRA of Qwen2.5-7B on 4x A100 40GB, rank 16, batch 4, 4096 tokens, gradient checkpointing on"
+OFFLOADED = "ZeRO-3 with optimizer and parameter offload to cpu, full fine-tune of Llama-3.1-8B, 4x A100 40GB, batch 1, 4096 tokens"
+
+
+@pytest.mark.parametrize(
+    ("turn", "changed"),
+    [
+        ("ok micro_batch=2 then, the rest stays", {"micro_batch": 2}),
+        ("好，batch 改成 2", {"micro_batch": 2}),
+        ("seq 2048 then", {"seq_len": 2048}),
+        ("yes please, and batch 2", {"fused_ce": True, "micro_batch": 2}),
+        ("可以，就这样，同时 batch 改成 2", {"fused_ce": True, "micro_batch": 2}),
+        ("go ahead", {"fused_ce": True}),
+    ],
+)
+def test_what_was_only_supposed_is_made_where_it_is_agreed_to(turn: str, changed: dict[str, object]) -> None:
+    _, replies = talk(ADAPTED, "would a fused cross entropy help?", turn)
+    assert replies[-1]["changed"] == changed
+
+
+@pytest.mark.parametrize(
+    "turn", ["be back in half an hour", "afk, lunch", "gimme 5 minutes", "先去接个电话，十分钟后回来"]
+)
+def test_who_leaves_for_a_while_changes_nothing(turn: str) -> None:
+    session, (*_, reply) = talk(ADAPTED, "batch 2", turn)
+    assert reply["changed"] == {}
+    assert session.job.micro_batch == 2
+    assert "GiB" not in reply["answer"]
+
+
+def test_a_setting_beside_a_leave_is_made() -> None:
+    session, _ = talk(ADAPTED, "batch 2 for now, brb")
+    assert session.job.micro_batch == 2
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "[rank6]: this one stopped",
+        "only rank 1 crashed",
+        "rank 2 is at 39 GiB",
+        "在 rank 3 上挂了",
+        "rank 4's log is empty",
+    ],
+)
+def test_a_rank_of_a_process_is_none_of_adapters(turn: str) -> None:
+    session, _ = talk(ADAPTED, turn)
+    assert session.job.get("lora.r") == 16
+
+
+@pytest.mark.parametrize("turn", ["adapters of rank 8", "rank 8 then", "lora rank 8 crashed less", "rank 降到 8"])
+def test_a_rank_of_adapters(turn: str) -> None:
+    session, _ = talk(ADAPTED, turn)
+    assert session.job.get("lora.r") == 8
+
+
+@pytest.mark.parametrize("turn", ["r=4, bs=2, 1024 tokens", "bs 2，1k token，r=4", "1,024 tokens, r=4, bs=2"])
+def test_tokens_in_a_list_of_settings_are_the_length(turn: str) -> None:
+    session, _ = talk(ADAPTED, turn)
+    assert (session.job.seq_len, session.job.micro_batch, session.job.get("lora.r")) == (1024, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("turn", "left"),
+    [
+        ("drop the parameter offload, leave the optimizer's", ("optimizer",)),
+        ("参数的卸载去掉", ("optimizer",)),
+        ("skip offloading the weights, the optimizer stays offloaded", ("optimizer",)),
+        ("turn the optimizer offload off", ("param",)),
+        ("drop offloading", ()),
+    ],
+)
+def test_one_offload_is_taken_away(turn: str, left: tuple[str, ...]) -> None:
+    session, _ = talk(OFFLOADED, turn)
+    assert tuple(session.job.offload or ()) == left
+
+
+@pytest.mark.parametrize(
+    "turn", ["full with cpu offload or QLoRA, which one is better?", "QLoRA 还是全参加 offload，推荐哪个？"]
+)
+@pytest.mark.parametrize("before", [(), ("how much would optimizer offload save?",)])
+def test_alternatives_with_a_setting_of_their_own_set_nothing(turn: str, before: tuple[str, ...]) -> None:
+    _, (*_, reply) = talk(ADAPTED.replace("LoRA", "full fine-tuning"), *before, turn)
+    assert reply["changed"] == {}
+
+
+@pytest.mark.parametrize("turn", ["any headroom left?", "how much of the card stays free?", "还有多少余量？"])
+def test_what_is_left_of_the_card(turn: str) -> None:
+    _, (*_, reply) = talk(ADAPTED, "batch 2", turn)
+    estimate = price_of(Job.from_document(reply["job"]), "en")[0].estimate
+    left = (estimate.capacity_bytes - estimate.needed_bytes) / 2**30
+    assert f"{left:.2f} GiB" in reply["answer"].split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("turn", "language"),
+    [("max length 2048 please", "en"), ("how about 2 cards", "en"), ("bs=2, r=8", "zh"), ("zero3", "zh")],
+)
+def test_the_language_of_a_turn_of_keys_is_the_conversations(turn: str, language: str) -> None:
+    session, _ = talk("Qwen2.5-7B 做 LoRA，一张 A100 40GB，长度 4096，batch 4，放得下吗？", turn)
+    assert session.language == language
+
+
+def test_the_largest_is_no_less_than_what_fits() -> None:
+    run = "full fine-tune of Llama-3.1-8B with the HF Trainer, weights loaded in bf16, one A100 80GB, batch 4, 4096 tokens"
+    _, (answer,) = answers_of(f"{run}, gradient checkpointing is on")
+    assert answer.startswith("Yes")
+    assert "At batch 4 up to 4,096 tokens fit" in answer
+
+
+@pytest.mark.parametrize(
+    ("turn", "said"),
+    [
+        ("nvidia-smi peaked at 60 GiB, is that what you predicted?", ("60.00 GiB", "more than estimated")),
+        ("memory_allocated 显示 12G，和你估的差多少", ("12.00 GiB", "比估计少")),
+    ],
+)
+def test_measured_figures_are_held_against_the_estimate(turn: str, said: tuple[str, ...]) -> None:
+    _, (*_, reply) = talk(ADAPTED, "batch 2", turn)
+    assert reply["changed"] == {}
+    assert all(part in reply["answer"].split("\n")[0] for part in said)
