@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from oomkb.errors import Note, note
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP, FSDP1
 from oomkb.memory.releases import DEEPSPEED
@@ -24,10 +25,46 @@ _SWAP_BUFFERS: Final = (5, 1e8, 4)
 """Buffers for parameters, elements of one, and buffers for the optimizer, each of a sub-group (DeepSpeed's docs)."""
 
 
+_STATES: Final = frozenset({"optimizer", "param"})
+_MOVES_STATES: Final = ("verl", "easyr1")
+"""Frameworks that move states between steps by themselves, and back for each update (verl ``utils/fsdp_utils.py``)."""
+_MOVES_OPTIMIZER: Final = ("prime-rl", "areal")
+"""Those with a switch of their own for the optimizer under FSDP (``optim_cpu_offload``, ``per_layer_optim_step``)."""
+OPTIMIZER_ALONE: Final[Note] = note("estimate.fsdp-offloads-all")
+
+
 def offloaded(job: Job, sharding: str) -> frozenset[str]:
-    """What is offloaded: ``offload_param`` has a meaning in stage 3 alone (DeepSpeed's ``zero/offload_config.py``)."""
+    """What is offloaded: ``offload_param`` has a meaning in stage 3 alone (DeepSpeed's ``zero/offload_config.py``).
+
+    FSDP has one switch, which takes parameters, gradients and, as the step runs there, the optimizer's states.
+    """
     kinds = frozenset(job.offload or ())
+    if by_fsdp(job, sharding):
+        return kinds | _STATES
     return kinds - {"param"} if sharding in _EARLY else kinds
+
+
+def by_fsdp(job: Job, sharding: str) -> bool:
+    """Whether FSDP itself offloads: ``CPUOffload`` (torch 2.13, ``fsdp/api.py``), ``CPUOffloadPolicy``."""
+    kinds = _STATES.intersection(job.offload or ())
+    if not kinds or sharding not in FSDP or job.runs_on(*_MOVES_STATES):
+        return False
+    return "param" in kinds or not job.runs_on(*_MOVES_OPTIMIZER)
+
+
+def asks_optimizer_alone(job: Job, sharding: str) -> bool:
+    """Whether the optimizer alone is to be offloaded, for which FSDP has no option."""
+    return by_fsdp(job, sharding) and "param" not in (job.offload or ())
+
+
+def joins_whole(job: Job, sharding: str) -> bool:
+    """Whether FSDP adds up micro-batches without sharding their gradients: ``no_sync`` until the last of them.
+
+    FSDP1 that offloads can do nothing else (torch 2.13, ``fully_sharded_data_parallel.py``, "Limitations").
+    """
+    if (job.grad_accum or 1) < 2 or sharding not in FSDP:
+        return False
+    return sharding in FSDP1 and by_fsdp(job, sharding)
 
 
 def offloaded_share(job: Job) -> float:

@@ -12,7 +12,15 @@ from oomkb.memory import optimizers, releases
 from oomkb.memory.images import NO_IMAGES, USUAL_PIXELS, Images, counted, images_of
 from oomkb.memory.job import Assumption, Job
 from oomkb.memory.loops import changes, gradients_stay, is_loose, steps_in_backward, typical_rows, usual_length
-from oomkb.memory.offload import keeps_gathered, offloaded, pins
+from oomkb.memory.offload import (
+    OPTIMIZER_ALONE,
+    asks_optimizer_alone,
+    by_fsdp,
+    joins_whole,
+    keeps_gathered,
+    offloaded,
+    pins,
+)
 from oomkb.memory.ranks import FSDP, attention_dp, chunks, expert_split, ranks
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.token_mixers import notes_of
@@ -78,7 +86,11 @@ class Setting:
     accum: int
     gradients_stay: bool
     """Gradients stay allocated through the passes: several micro-batches to a step, or zeroed in place."""
+    whole_gradients: bool
+    """Those of a wrapper that shards them stand unsharded between micro-batches."""
     offload: frozenset[str]
+    by_fsdp: bool
+    """What is offloaded is FSDP's doing: gradients go to the host as well."""
     pins: bool | None
     """Offloaded buffers are page-locked; ``None``: not known."""
     accum_bytes: int
@@ -208,6 +220,8 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         param, notes = "bf16", (*notes, releases.LOADED)
     if param in ("bf16", "fp16") and releases.upcast_trained(job, adapters, sharding, autocast):
         param, notes = "fp32", (*notes, releases.SHARDS_WIDE)
+    if asks_optimizer_alone(job, sharding):
+        notes = (*notes, OPTIMIZER_ALONE)
     samples = pick("micro_batch", job.micro_batch, 1)
     images = images_of(job, shape) if trains else NO_IMAGES
     seq = pick("seq_len", job.seq_len, usual_length(job))
@@ -268,7 +282,9 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         gpus_per_node=per_node,
         accum=job.grad_accum or 1,
         gradients_stay=gradients_stay(job),
+        whole_gradients=joins_whole(job, sharding),
         offload=offloaded(job, sharding),
+        by_fsdp=by_fsdp(job, sharding),
         pins=pins(job, sharding),
         accum_bytes=int(BYTES.get(str(job.extra.get("grad_accum_dtype")), 0)),
         framework=(job.framework or "").lower(),

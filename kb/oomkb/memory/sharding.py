@@ -90,6 +90,8 @@ def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
     held = 0.0 if s.reshard else u.layers * c
     reduce, one, shards, last = _reduced(s, u)
     before = shards + last if s.gradients_stay else 0.0
+    if s.whole_gradients:
+        before = _unsharded(s, u)
 
     def extra(phase: str, part: str, share: str) -> Mapping[str, float]:
         late = share == "grads"
@@ -116,12 +118,18 @@ def fsdp_extra(s: Setting, shape: ModelShape) -> Extra:
 def _reduced(s: Setting, u: Units) -> tuple[float, float, float, float]:
     """Bytes of a layer's flat gradient, then of the kept shards: of a layer, of all layers, of the root.
 
-    Those of adapters decide no peak.
+    Those of adapters decide no peak. Offloaded ones leave as soon as they are reduced (torch 2.13,
+    ``_fully_shard/_fsdp_collectives.py``, ``foreach_reduce``).
     """
     if s.adapters:
         return 0.0, 0.0, 0.0, 0.0
-    each = s.param_bytes / s.shards
+    each = 0.0 if s.by_fsdp else s.param_bytes / s.shards
     return u.layer * _REDUCED, min(u.layers, u.layer) * each, u.layers * each, u.root * each
+
+
+def _unsharded(s: Setting, u: Units) -> float:
+    """Gradients that wait for further micro-batches before they are reduced: whole, in the dtype of the passes."""
+    return 0.0 if s.adapters else (u.layers + u.root) * float(s.held_bytes)
 
 
 def fsdp_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
@@ -136,6 +144,7 @@ def fsdp_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
     c, n = float(s.held_bytes), max(1.0, round(u.layers / u.layer) if u.layer else 1.0)
     layer, pair, root = u.layer * c, u.pair * c, u.root * c
     cast = layer / s.shards if s.param_bytes != c else 0.0  # shards are cast before the gather
+    cast += u.layer * s.param_bytes / s.shards if s.by_fsdp else 0.0  # and come from the host before that
     named = s.torch < (2, 15)
     fetched = layer + (max(layer, cast) if named else cast)
     passed = saved * (n - 1) / n
@@ -150,7 +159,7 @@ def fsdp_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
     top = {
         "gathered weights": root + (layer if s.reshard else (n - 1) * layer),
         "reduction buffer": reduce,
-        "gradients": layer + head,
+        "gradients": layer + head + (_unsharded(s, u) if s.whole_gradients else 0.0),
         "activations": passed,
     }
     output = u.root * _REDUCED / s.shards  # in fp32, and cast where the shards are of another dtype
@@ -169,6 +178,9 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
     The reduction runs in the gathered dtype; shards and their gradients are in the parameters' own dtype. Followed in
     traces of torch 2.13; what a GPU's streams add to them is the unit gathered ahead in forward (the rate limiter lets
     two be under way) and the flat gradient that is still being reduced while the next unit runs.
+
+    Where it offloads, ``_saved_grad_shard`` stays on the card beside the host's copy until backward has ended
+    (``_flat_param.py``, ``prepare_gradient_for_optim``).
     """
     u = units_of(s, shape)
     c = QUANT_BYTES.get(s.quant, float(s.held_bytes))
@@ -177,12 +189,13 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
     shards = u.layers * s.param_bytes / s.shards if trained else 0.0
     one = min(shards, u.layer * s.param_bytes / s.shards)
     held = 0.0 if s.reshard else u.layers * c
+    waiting = _unsharded(s, u) if s.whole_gradients else shards if s.gradients_stay and not s.by_fsdp else 0.0
     flat = trained or s.upcast_adapters  # one flat gradient for frozen and trained parameters alike
     reducing = u.layer * float(s.held_bytes) if flat and s.cuda else 0.0
 
     def backward(part: str, share: str) -> Mapping[str, float]:
         finished = {"first": shards - one, "embedding": shards, "layer": shards - 2 * one if share == "grads" else one}
-        done = shards if s.gradients_stay else max(0.0, finished.get(part, 0.0))
+        done = waiting or max(0.0, finished.get(part, 0.0))
         gathered = 0.0 if part in ("logits", "embedding") else layer if part == "first" else pair
         if part == "logits" and s.reshard:
             gathered = layer
@@ -199,7 +212,7 @@ def fsdp1_extra(s: Setting, shape: ModelShape) -> Extra:
         if part == "logits":
             ahead = 0.0
         weights = root + (units + ahead if s.reshard else max(units + ahead, held))
-        return {"gathered weights": weights, "gradients": shards if s.gradients_stay else 0.0}
+        return {"gathered weights": weights, "gradients": waiting}
 
     return extra
 
@@ -214,11 +227,19 @@ def fsdp1_moments(s: Setting, shape: ModelShape, *, saved: float) -> Moments:
     shards = u.layers * s.param_bytes / s.shards
     head = shape.dims.vocab * shape.dims.embed_width * c / s.tp
     held = pair if s.reshard else n * layer
-    top = {"gathered weights": root + held, "gradients": 2 * layer + head, "activations": saved * (n - 1) / n}
     one = u.layer * s.param_bytes / s.shards
+    joined, done = layer, max(0.0, shards - 2 * one)
+    if s.whole_gradients:  # a unit's own are added to those of the micro-batches before, which are flat already
+        joined, done = 0.0, _unsharded(s, u)
+    before = done if s.whole_gradients else 0.0
+    top = {
+        "gathered weights": root + held,
+        "gradients": layer + joined + head + before,
+        "activations": saved * (n - 1) / n,
+    }
     late = {
         "gathered weights": root + pair,
-        "gradients": 2 * layer + head + max(0.0, shards - 2 * one),
+        "gradients": layer + joined + head + done,
         "activations": saved / n,
     }
     final = {"gathered weights": root, "gradients": 2 * root + shards}

@@ -245,9 +245,9 @@ def states_of(s: Setting, shape: ModelShape) -> States:
     held = 4.0 if s.upcast_adapters else float(s.held_bytes if engine else s.param_bytes)
     base, kind = _shards(s, shape, total), OPTIMIZERS[s.optimizer]
     shards = s.shards if s.adapters else base
-    split_w = shards if s.sharding in GATHERED else 1
-    split_g = shards if s.sharding in _SHARDED_GRADS else 1
-    split_o = shards if s.sharding in _SHARDED_STATES else 1
+    split_w, split_g, split_o = (
+        shards if s.sharding in kinds else 1 for kinds in (GATHERED, _SHARDED_GRADS, _SHARDED_STATES)
+    )
     weights = weight_bytes(s, shape, held, (linear, other)) / (base if s.sharding in GATHERED else 1) + buffer_bytes(
         shape.dims
     )
@@ -276,12 +276,15 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         step = _deepspeed_step(s, trained / split_o)
     on_gpu = "optimizer" not in s.offload
     moved_share = offloaded_share(s.job)
+    away = not on_gpu and (engine or s.by_fsdp)  # where gradients are applied
+    # Adapters are parameters like all others; under FSDP1 their gradients' shards take their place in backward.
+    beside = adapters if s.by_fsdp and s.sharding == "fsdp2" else 0.0
     applied = 4.0 if engine or s.megatron else each
     host, host_most = offloaded_bytes(
         s,
         shape,
         states=0.0 if on_gpu else moved_share * (optimizer + masters + applied * trained / split_o),
-        weights=weights if "param" in s.offload else 0.0,
+        weights=weights + beside if "param" in s.offload else 0.0,
         partition=trained / split_o,
     )
     moved = (0.0 if on_gpu else optimizer + masters) + (weights if "param" in s.offload else 0.0)
@@ -289,17 +292,13 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         optimizer, masters, step = ((1 - moved_share) * size for size in (optimizer, masters, step))
     return States(
         weights=0.0 if "param" in s.offload else weights,
-        adapters=adapters,
-        gradients=0.0 if s.deepspeed and not on_gpu else gradients / split_g,
+        adapters=adapters - beside,
+        gradients=0.0 if away else gradients / split_g,
         optimizer=0.0 if kind.paged else optimizer,
         masters=masters,
         buckets=trained * each if s.sharding == "ddp" and s.dp > 1 else 0.0,
         bucket=_bucket(s, trained, each),
-        reduced=0.0
-        if s.deepspeed and not on_gpu
-        else 4 * stated
-        if block
-        else gradients / (split_o if s.sharding == "zero1" else split_g),
+        reduced=0.0 if away else 4 * stated if block else gradients / (split_o if s.sharding == "zero1" else split_g),
         step=step,
         host=host,
         host_most=host_most,

@@ -29,6 +29,7 @@ from oomkb.dataclass import dataclass
 from oomkb.frameworks import has
 from oomkb.memory.device import Device
 from oomkb.memory.job import Job
+from oomkb.memory.offload import offloaded
 from oomkb.memory.shape import ModelShape
 from oomkb.memory.states import GGUF_BYTES
 
@@ -222,7 +223,7 @@ def _network(job: Job, shape: ModelShape, device: Device | None, trainable: floa
 def _offload(
     job: Job, shape: ModelShape, device: Device | None, trainable: float, tokens: float, accum: int, host_bytes: float
 ) -> float:
-    kinds = job.offload or ()
+    kinds = offloaded(job, job.sharding or "none")
     link = (device.host_link_bytes_per_s if device else None) or _HOST_LINK
     shards = _shards(job)
     seconds = 0.0
@@ -250,7 +251,7 @@ def _is_moved_back(job: Job) -> bool:
 
 
 def _host_adam(job: Job, trainable: float) -> float:
-    if "optimizer" not in (job.offload or ()) or _is_moved_back(job):
+    if "optimizer" not in offloaded(job, job.sharding or "none") or _is_moved_back(job):
         return 0.0
     per_node = max(1, min(job.gpus or world_size(job), world_size(job)))
     own = (job.sharding or "").startswith(("fsdp", "hsdp")) and job.optimizer_impl != "fused"

@@ -25,6 +25,7 @@ from oomdoc.diagnosis.planning.space import BEFORE_STEPS
 from oomdoc.evidence import Evidence, Failure, Message, say
 from oomkb.dataclass import dataclass
 from oomkb.memory.estimate import Estimate
+from oomkb.memory.offload import by_fsdp
 
 _FILLED: Final = 0.9
 """Share of a card that weights take so that nothing which is computed fits beside them."""
@@ -56,8 +57,10 @@ def _sizes(evidence: Evidence, prices: Prices, phase: str) -> dict[str, Any]:
 def _fits_on_gpu(prices: Prices) -> bool:
     """Whether parameters that are offloaded, else the optimizer's states, would fit the card, and the rest the host."""
     kinds = prices.job.offload or ()
-    kept = "param" if "param" in kinds else "optimizer"
-    found = prices.of({"offload": [kind for kind in kinds if kind != kept]}) if kept in kinds else None
+    kept = {"param"} if "param" in kinds else {"optimizer"}
+    if by_fsdp(prices.job, prices.job.sharding or "none"):
+        kept = {"param", "optimizer"}  # one switch for both
+    found = prices.of({"offload": [kind for kind in kinds if kind not in kept]}) if kept & set(kinds) else None
     if found is None or host_is_short(found.job, found.estimate):
         return False
     return prices.capacity_bytes is None or found.probability >= _MAY_FIT

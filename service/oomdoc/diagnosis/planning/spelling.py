@@ -19,6 +19,8 @@ from oomdoc.intake.configs.rules import never
 from oomdoc.intake.configs.table import DROP, View
 from oomkb.errors import OomdocError
 from oomkb.frameworks import canonical, find, line, lineage
+from oomkb.memory.job import Job
+from oomkb.memory.offload import by_fsdp
 
 _YAML: Final = "model_name_or_path: m\n"
 _SHELL: Final = "run --model m"
@@ -60,13 +62,15 @@ def spelled(
 ) -> tuple[tuple[str, Any], ...]:
     """The framework's keys and values that say a job field; empty where neither a table nor a convention does.
 
-    :param sharding: how the run is sharded: what is offloaded is a setting of DeepSpeed or of FSDP.
+    :param sharding: how the run is sharded: what is offloaded is a setting of DeepSpeed or of FSDP, whose one switch
+        takes parameters and optimizer.
     """
     name = _BASES.get(framework or "transformers", framework or "transformers")
-    if field == "offload" and (sharding or "").startswith(("fsdp", "hsdp")) and "param" in (value or ()):
+    if field == "offload" and by_fsdp(Job(framework=framework, offload=tuple(value or ())), sharding or ""):
         if (key := line(name, "offload-fsdp")) is not None:
             return ((key, True),)
-        return _written(name, field, json.dumps(value)) or own_words(name, field, value) or (_FSDP_OFFLOAD,)
+        both = ["optimizer", "param", *(part for part in value if part not in ("optimizer", "param"))]
+        return _written(name, field, json.dumps(both)) or own_words(name, field, both) or (_FSDP_OFFLOAD,)
     if field == "offload" and name == "openrlhf":
         return (_ADAM_OFFLOAD,)
     if field == "offload" and (sharding or "").startswith("zero") and name in ("transformers", "trl", "unsloth"):
