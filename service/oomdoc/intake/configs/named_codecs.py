@@ -162,7 +162,7 @@ def _listing(name: str) -> Codec:
     """A list that has to name a module, beside what it names already."""
 
     def write(_value: Any, old: Any) -> list[Any]:
-        names = list(old) if isinstance(old, list | tuple) else []
+        names = list(old) if isinstance(old, list | tuple) else [old] if isinstance(old, str) and old else []
         return names if name in names else [*names, name]
 
     return Codec(lambda value: name in value if isinstance(value, list | tuple) else None, write)

@@ -637,6 +637,30 @@ def test_a_fused_loss_of_axolotl_comes_with_its_plugin() -> None:
     assert _fused(done.text) is True
 
 
+AXOLOTL = "base_model: a/b-7b\nsequence_len: 4096\nplugins:\n  - axolotl.integrations.kd.KDPlugin\n"
+CUT = AXOLOTL + "  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "before", "wanted", "says"),
+    [
+        (CUT, True, False, "cut_cross_entropy: false"),
+        (CUT + "liger_fused_linear_cross_entropy: false\n", True, False, "cut_cross_entropy: false"),
+        (CUT + "cut_cross_entropy: false\n", False, True, "cut_cross_entropy: true"),
+        (AXOLOTL + "cut_cross_entropy: false\n", False, True, "  - axolotl.integrations.liger.LigerPlugin"),
+        (AXOLOTL + "liger_cross_entropy: true\n", None, True, "liger_cross_entropy: false"),
+        (AXOLOTL.replace(":\n  -", ":"), None, True, "[axolotl.integrations.kd.KDPlugin, axolotl.integrations.liger"),
+    ],
+)
+def test_the_plugins_that_axolotl_has_stay_beside_that_of_the_fused_loss(config, before, wanted, says) -> None:
+    """``cut_cross_entropy`` is on by default where its plugin is there (``CutCrossEntropyArgs``)."""
+    assert _fused(config) is before
+    done = patch(config, filename="a.yaml", framework="axolotl", changes={"fused_ce": wanted})
+    assert says in done.text
+    assert "axolotl.integrations.kd.KDPlugin" in done.text
+    assert _fused(done.text) is wanted
+
+
 def _fused(config: str) -> bool | None:
     reading = read_documents(Source("a.yaml", config))
     return to_job({f.name: f for f in reading.facts}, reading.framework).fused_ce
