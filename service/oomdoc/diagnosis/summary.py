@@ -8,6 +8,7 @@ from typing import Final
 from oomdoc.diagnosis.answering import answer_to
 from oomdoc.diagnosis.comparing import Plain
 from oomdoc.diagnosis.explaining import nearest_topics, sentences_of
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.named_keys import keys_asked
 from oomdoc.diagnosis.planned import asks_why_held, is_planned
 from oomdoc.diagnosis.result import CauseFinding, Diagnosis, Plan, action_key
@@ -132,7 +133,7 @@ def _quiet(view: View, found: Diagnosis) -> tuple[Message, ...]:
         if shown:
             return shown
         return (say("summary.healthy" if healthy else "summary.no-failure"),)
-    sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity}
+    sizes = {"peak_bytes": needed_of(estimate), "capacity_bytes": capacity}
     if outlook == "fits":
         return (say("summary.fits", **sizes),)
     key = "summary.foreseen" if outlook == "does-not-fit" else "summary.foreseen-close"
@@ -158,6 +159,10 @@ def _room_then(view: View, found: Diagnosis) -> tuple[Message, ...]:
 
 
 def _numbers(view: View, best: CauseFinding) -> list[Message]:
+    if best.cause in _OF_HOST:  # what a card holds says nothing of it
+        sizes = dict(best.why[0].values) if best.is_proven else {}
+        wanted = {name: sizes.get(name) for name in ("needed_bytes", "given_bytes")}
+        return [say("summary.host", **wanted)] if all(wanted.values()) else []
     tensor = next((t for t in view.tensors if t.match >= 0.6 and t.cause == best.cause), None)
     requested, capacity = view.bytes_of("requested"), view.bytes_of("capacity")
     if tensor is not None:
@@ -168,6 +173,9 @@ def _numbers(view: View, best: CauseFinding) -> list[Message]:
     if requested:
         return [say("summary.requested", requested_bytes=requested)]
     return []
+
+
+_OF_HOST: Final = frozenset({"host-ram", "shared-memory"})
 
 
 def _predicted(estimate: Estimate, capacity_bytes: float) -> Message:
@@ -181,10 +189,11 @@ def _predicted(estimate: Estimate, capacity_bytes: float) -> Message:
             length=f"{engine.length:,}",
             requests=engine.at_once,
         )
-    sizes = {"peak_bytes": estimate.process_bytes, "capacity_bytes": capacity_bytes}
-    if estimate.fits is False or estimate.process_bytes > capacity_bytes:
+    needed = needed_of(estimate)  # what the allocator may cache besides, it gives back
+    sizes = {"peak_bytes": needed, "capacity_bytes": capacity_bytes}
+    if estimate.fits is False or needed > capacity_bytes:
         return say("summary.over", **sizes, phase=estimate.peak_phase, owner=estimate.owner)
-    if estimate.process_bytes > _NEAR * capacity_bytes:
+    if needed > _NEAR * capacity_bytes:
         return say("summary.near", **sizes, owner=estimate.owner)
     return say("summary.under", **sizes)
 
