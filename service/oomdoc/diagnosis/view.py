@@ -189,7 +189,7 @@ class View:
         estimate, capacity = self.estimate, self.bytes_of("capacity")
         if estimate is None or not capacity:
             return None
-        return estimate.process_bytes / capacity
+        return (estimate.needed_bytes or estimate.process_bytes) / capacity
 
     @cached_property
     def fullest(self) -> str:

@@ -59,7 +59,7 @@ def features(view: View) -> Iterator[Feature]:
         value = 1.0 if any(view.stated(n) is not None for n in ("method", "optimizer", "lora", "sharding")) else 0.6
         yield Feature(f"states:{bucket(states / capacity, _STATES_ENDS)}", value, said)
     if view.fullness is not None:
-        said = say("feature.predicted", peak_bytes=estimate.process_bytes, capacity_bytes=capacity)
+        said = say("feature.predicted", peak_bytes=estimate.needed_bytes or estimate.process_bytes, capacity_bytes=capacity)
         name = bucket(view.fullness, _FULLNESS_ENDS)
         yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said if view.supposed is None else None)
     yield from _engine_share(view, estimate.phases, capacity)
