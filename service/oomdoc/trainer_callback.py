@@ -200,9 +200,10 @@ def _callback_class() -> type[Any]:
 
 
 def _check_plan(estimate: Estimate, language: str) -> None:
+    from oomdoc.diagnosis.forms import needed_of
     from oomdoc.report.words import word
 
-    values = {"peak_bytes": estimate.process_bytes, "phase": word(f"phase.{estimate.peak_phase}", language)}
+    values = {"peak_bytes": needed_of(estimate), "phase": word(f"phase.{estimate.peak_phase}", language)}
     values |= {"owner": estimate.owner, "capacity_bytes": estimate.capacity_bytes or 0.0}
     probability = estimate.fits_probability
     if estimate.capacity_bytes is None or probability is None:

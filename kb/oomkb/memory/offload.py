@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from oomkb.errors import Note, note
 from oomkb.memory.job import Job
 from oomkb.memory.ranks import FSDP, FSDP1
-from oomkb.memory.releases import DEEPSPEED
+from oomkb.memory.releases import DEEPSPEED, MOVES_OPTIMIZER, MOVES_STATES
 from oomkb.memory.shape import ModelShape
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ _SWAP_BUFFERS: Final = (5, 1e8, 4)
 
 
 _STATES: Final = frozenset({"optimizer", "param"})
-_MOVES_STATES: Final = ("verl", "easyr1")
-"""Frameworks that move states between steps by themselves, and back for each update (verl ``utils/fsdp_utils.py``)."""
-_MOVES_OPTIMIZER: Final = ("prime-rl", "areal")
-"""Those with a switch of their own for the optimizer under FSDP (``optim_cpu_offload``, ``per_layer_optim_step``)."""
 OPTIMIZER_ALONE: Final[Note] = note("estimate.fsdp-offloads-all")
 
 
@@ -47,9 +43,9 @@ def offloaded(job: Job, sharding: str) -> frozenset[str]:
 def by_fsdp(job: Job, sharding: str) -> bool:
     """Whether FSDP itself offloads: ``CPUOffload`` (torch 2.13, ``fsdp/api.py``), ``CPUOffloadPolicy``."""
     kinds = _STATES.intersection(job.offload or ())
-    if not kinds or sharding not in FSDP or job.runs_on(*_MOVES_STATES):
+    if not kinds or sharding not in FSDP or job.runs_on(*MOVES_STATES):
         return False
-    return "param" in kinds or not job.runs_on(*_MOVES_OPTIMIZER)
+    return "param" in kinds or not job.runs_on(*MOVES_OPTIMIZER)
 
 
 def asks_optimizer_alone(job: Job, sharding: str) -> bool:

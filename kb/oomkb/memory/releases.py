@@ -26,6 +26,10 @@ DEEPSPEED: Final = "deepspeed"
 FUSED: Final = note("estimate.fused-loss-taken")
 LOADED: Final = note("estimate.loaded-in-16-bits")
 _ENTROPY_CHUNK: Final = 2048
+MOVES_STATES: Final = ("verl", "easyr1")
+"""Frameworks that move states between steps by themselves, and back for each update (verl ``utils/fsdp_utils.py``)."""
+MOVES_OPTIMIZER: Final = ("prime-rl", "areal")
+"""Those with a switch of their own for the optimizer under FSDP (``optim_cpu_offload``, ``per_layer_optim_step``)."""
 _LIGER: Final = ("transformers", "trl", "llama-factory", "llamafactory", "llama factory", "swift", "openrlhf", "verl")
 _AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi ?[1-4]\d{1,2}[axp]?|rx ?[5-9]\d{3})\b", re.IGNORECASE)
 _AUTOMODEL_LAYERS: Final = frozenset(

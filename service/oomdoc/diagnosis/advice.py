@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from oomdoc.diagnosis.fixes._remedy import as_written
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.diagnosis.regressions import one_per_package, range_of
 from oomdoc.diagnosis.result import CauseFinding, Conflict
@@ -87,7 +88,7 @@ def _small_lora(view: View, stated: Job) -> Iterator[Message]:
     if view.job.method != "full" or not view.training or not capacity or (view.fullness or 0) < 1:
         return
     try:
-        peak = price(stated.with_fields({"method": "lora", "lora": {"r": 16}})).estimate.process_bytes
+        peak = needed_of(price(stated.with_fields({"method": "lora", "lora": {"r": 16}})).estimate)
     except OomdocError:
         return
     if peak > capacity:

@@ -46,6 +46,12 @@ _PLAIN_ADAM: Final = 5.0
 """How much longer PyTorch's own Adam takes on the host than DeepSpeed's (Ren et al. 2021, "ZeRO-Offload", table 4)."""
 _ADAM_BYTES: Final = 28.0
 """Bytes a CPU Adam moves per parameter: master, two moments and gradient read, three written back, 16-bit copy."""
+_DRIVE_READ: Final = 10e9
+_DRIVE_WRITE: Final = 5e9
+"""Bytes/s of a machine's NVMe drives, which its ranks share: an Azure NC96ads_A100_v4 (DeepSpeed, "DeepNVMe", 2024)."""
+_SWAPPED_BYTES: Final = 16.0
+"""Bytes per parameter that come from a drive and go back for each update: fp32 master, two moments and gradient
+(DeepSpeed 0.19, ``swap_tensor/partitioned_optimizer_swapper.py``)."""
 _PEAK_SHARE: Final = 0.55
 """Share of dense peak that well-fed matrix products reach."""
 _HALF_FED_TOKENS: Final = 700.0
@@ -182,7 +188,7 @@ def _training(job: Job, shape: ModelShape, device: Device | None, host_bytes: fl
         bubble_s=bubble,
         samples=samples,
         tokens=samples * seq,
-        host_s=_host_adam(job, trainable),
+        host_s=_host_adam(job, trainable) + _swapped(job, trainable),
     )
 
 
@@ -231,15 +237,18 @@ def _offload(
         moved = 2 * _STATE_BYTES if _is_moved_back(job) else 2 * 2
         seconds += moved * trainable / shards / link
     if "param" in kinds:
-        seconds += accum * 2 * 2 * shape.params / shards / link
+        moved = 2.0 * shape.params / shards
+        seconds += accum * 2 * moved / link
+        if job.nvme_offload:
+            written = 2.0 * trainable / shards
+            seconds += _ranks_here(job) * (2 * accum * moved / _DRIVE_READ + written / _DRIVE_WRITE)
     if "activations" in kinds or job.grad_ckpt == "offload":
         kept = tokens * shape.dims.hidden * 2 * shape.dims.layers
         if "activations" in kinds and job.grad_ckpt in (False, None):
             kept *= 12  # everything that backward needs, not the layers' inputs alone
         seconds += accum * 2 * kept / link
     if (job.optimizer or "").startswith("paged"):
-        ranks = max(1, min(job.gpus or world_size(job), world_size(job)))
-        seconds += 2 * host_bytes / ranks / link  # the states without room on the card come and go each step
+        seconds += 2 * host_bytes / _ranks_here(job) / link  # the states without room on the card come and go each step
     return seconds
 
 
@@ -250,13 +259,25 @@ def _is_moved_back(job: Job) -> bool:
     return (job.sharding or "").startswith(("fsdp", "hsdp")) and has(job.framework, "fsdp.offload_optimizer")
 
 
+def _ranks_here(job: Job) -> int:
+    """Ranks of one machine."""
+    return max(1, min(job.gpus or world_size(job), world_size(job)))
+
+
+def _swapped(job: Job, trainable: float) -> float:
+    """Seconds in which states are read from drives before each update, and written after it."""
+    if not job.nvme_offload or "optimizer" not in (job.offload or ()):
+        return 0.0
+    moved = _SWAPPED_BYTES * trainable / _shards(job) * _ranks_here(job)
+    return moved / _DRIVE_READ + moved / _DRIVE_WRITE
+
+
 def _host_adam(job: Job, trainable: float) -> float:
     if "optimizer" not in offloaded(job, job.sharding or "none") or _is_moved_back(job):
         return 0.0
-    per_node = max(1, min(job.gpus or world_size(job), world_size(job)))
     own = (job.sharding or "").startswith(("fsdp", "hsdp")) and job.optimizer_impl != "fused"
     plain = _PLAIN_ADAM if own else 1.0
-    return plain * _ADAM_BYTES * trainable / _shards(job) * per_node / _HOST_MEMORY
+    return plain * _ADAM_BYTES * trainable / _shards(job) * _ranks_here(job) / _HOST_MEMORY
 
 
 _ROWS_READ: Final = 50e9

@@ -35,6 +35,7 @@ def table_document(table: Table, language: str) -> dict[str, Any]:
             {
                 **change_document(knob.change, language),
                 "peak_gib": round(knob.peak_bytes / GIB, 2),
+                "needed_gib": round(knob.needed_bytes / GIB, 2),
                 "fits_probability": round(knob.fits_probability, 3),
                 "relative_speed": round(knob.relative_speed, 3),
                 "safety": knob.safety,

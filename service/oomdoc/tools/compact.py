@@ -134,7 +134,18 @@ def planned(document: Mapping[str, Any], detail: str) -> dict[str, Any]:
     whole = {**document, "estimate": estimate(document["estimate"], detail), "plans": plans}
     if detail == "full":
         return whole
-    kept = ("fits_probability", "relative_speed", "saves_gib", "peak_gib", "key", "from", "to", "fields", "safety")
+    kept = (
+        "fits_probability",
+        "relative_speed",
+        "saves_gib",
+        "peak_gib",
+        "needed_gib",
+        "key",
+        "from",
+        "to",
+        "fields",
+        "safety",
+    )
     keep = ("job", "fits", "fits_probability", "sentences", "estimate", "largest", "nothing_fits", "notes")
     return {
         **{name: whole[name] for name in keep},
@@ -229,7 +240,7 @@ def _plan(plan: Mapping[str, Any], detail: str) -> dict[str, Any]:
     if detail == "full":
         return whole
     kept = ("key", "from", "to", "saves_gib", "instruction")
-    keep = ("fields", "peak_gib", "host_gib", "fits_probability", "relative_speed", "safety", "patch")
+    keep = ("fields", "peak_gib", "needed_gib", "host_gib", "fits_probability", "relative_speed", "safety", "patch")
     return {
         "changes": [{k: c[k] for k in kept if k != "instruction" or c[k]} for c in plan["changes"]],
         **{name: whole[name] for name in keep if name != "patch" or whole[name]},

@@ -84,7 +84,8 @@ class Plan(_Form):
 
     changes: list[Change]
     fields: dict[str, Any] = Field(default={}, description="the same as job fields: for estimate, compare and fix")
-    peak_gib: float | None = None
+    peak_gib: float | None = Field(default=None, description="GiB that the process may hold, cached blocks included")
+    needed_gib: float | None = Field(default=None, description="GiB that it then cannot run without: this decides")
     host_gib: float | None = None
     fits_probability: float | None = None
     relative_speed: float | None = None

@@ -54,6 +54,17 @@ def test_what_slows_a_run_down(changes: dict[str, Any]) -> None:
     assert against(**changes) < 1.0
 
 
+@pytest.mark.parametrize("kinds", [["optimizer"], ["optimizer", "param"]])
+def test_what_lies_on_a_drive_comes_slower_than_from_host_memory(kinds: list[str]) -> None:
+    """A machine's drives give a tenth of what its memory does, and all ranks share them."""
+    host = against(sharding="zero3", offload=kinds)
+    assert 0.1 * host < against(sharding="zero3", offload=kinds, nvme_offload=True) < 0.8 * host
+
+
+def test_fsdp_steps_on_the_host_whatever_of_it_is_said_to_be_offloaded() -> None:
+    assert against(sharding="fsdp2", offload=["optimizer"]) == against(sharding="fsdp2", offload=["optimizer", "param"])
+
+
 def test_offloading_parameters_is_slower_than_the_optimizer_alone() -> None:
     optimizer = against(sharding="zero3", offload=["optimizer"])
     assert against(sharding="zero3", offload=["optimizer", "param"]) < optimizer

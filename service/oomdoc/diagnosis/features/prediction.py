@@ -59,7 +59,9 @@ def features(view: View) -> Iterator[Feature]:
         value = 1.0 if any(view.stated(n) is not None for n in ("method", "optimizer", "lora", "sharding")) else 0.6
         yield Feature(f"states:{bucket(states / capacity, _STATES_ENDS)}", value, said)
     if view.fullness is not None:
-        said = say("feature.predicted", peak_bytes=estimate.needed_bytes or estimate.process_bytes, capacity_bytes=capacity)
+        said = say(
+            "feature.predicted", peak_bytes=estimate.needed_bytes or estimate.process_bytes, capacity_bytes=capacity
+        )
         name = bucket(view.fullness, _FULLNESS_ENDS)
         yield Feature(f"predicted:{name}", max(view.certainty, 0.2), said if view.supposed is None else None)
     yield from _engine_share(view, estimate.phases, capacity)
@@ -80,7 +82,11 @@ def _shares(view: View) -> Iterator[Feature]:
     if estimate is None or (failure is not None and failure.kind != "device"):
         return
     phases, fullest = estimate.phases, view.fullest
-    held = estimate.process_bytes - phases[estimate.peak_phase].total_bytes + phases[fullest].total_bytes
+    held = (
+        (estimate.needed_bytes or estimate.process_bytes)
+        - phases[estimate.peak_phase].total_bytes
+        + phases[fullest].total_bytes
+    )
     over = 0.5 if not capacity else min(1.0, max(0.0, (held / capacity - _ROOM) / (_FULL - _ROOM)))
     for cause, share in view.shares.items():
         value = share * over * max(view.certainty, 0.3)

@@ -10,6 +10,7 @@ from typing import Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
 from oomdoc.diagnosis.fixes._remedy import Variant, is_serving
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planning.calibrate import Calibration, calibrate, loads_easily, measured, of_this_run
 from oomdoc.diagnosis.planning.changes import in_words
 from oomdoc.diagnosis.planning.instructions import Weigh, advice_on, plans_of
@@ -149,7 +150,7 @@ def planning_for(
     fits = prices.base.probability >= wanted and prices.capacity_bytes is not None
     said = (say("fixes.note.look-first"),) if fits and not plans else ()
     if far and first in _ARITHMETIC:
-        said = (say("fixes.note.too-far", predicted_bytes=prices.base.estimate.process_bytes),)
+        said = (say("fixes.note.too-far", predicted_bytes=needed_of(prices.base.estimate)),)
     of_causes = plans_of(advice, prices.job, prices.base.estimate, said, prices.base.probability, weigh)
     own = tuple(_if_not_enough(plan, found, prices) if plans else plan for plan in of_causes)
     lead = own and advice[0][0] == first

@@ -68,6 +68,8 @@ class Knob:
 
     change: Change
     peak_bytes: int
+    needed_bytes: float
+    """What the process then cannot do without."""
     fits_probability: float
     relative_speed: float
     safety: Safety

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oomdoc.diagnosis.fixes import REMEDIES, Context
+from oomdoc.diagnosis.forms import needed_of
 from oomdoc.diagnosis.planning.changes import single_fix
 from oomdoc.diagnosis.planning.moves import offered, safety_of
 from oomdoc.diagnosis.planning.planner import context_for, plan_with
@@ -34,8 +35,8 @@ def fits_table(job: Job, *, careful: bool | None = None, fixed_hardware: bool = 
         if price is None:
             continue
         change = single_fix(prices.job, move, price, prices, None).change
-        peak = round(price.estimate.process_bytes)
-        knobs.append(Knob(change, peak, price.probability, price.speed, safety_of([move])))
+        peak, needed = round(price.estimate.process_bytes), needed_of(price.estimate)
+        knobs.append(Knob(change, peak, needed, price.probability, price.speed, safety_of([move])))
     knobs.sort(key=lambda k: (k.change.remedy in hardware, -k.change.saves_bytes, k.change.remedy, str(k.change.new)))
     return Table(
         estimate=base.estimate,
