@@ -223,6 +223,7 @@ def _doc(fragment: Fragment, segment: Segment) -> Doc:
         fenced=segment.fenced,
         array=fragment.array,
         uses=fragment.uses,
+        own=list(fragment.own),
     )
 
 

@@ -112,6 +112,10 @@ class Doc:
     """Share of the keys that the table (or the one that came nearest) does not know."""
     unknown: bool = False
     """Whether this configures a run of a framework that is not known."""
+    own: list[Entry] = field(default_factory=list)
+    """Of a program: see :class:`~oomdoc.intake.configs.entry.Fragment`."""
+    program: bool = False
+    """Whether it is a program of which nothing is known but its own settings."""
 
     @property
     def guessed(self) -> bool:
@@ -119,8 +123,15 @@ class Doc:
         plain = self.table is not None and self.table.name == PLAIN and self.marks == (False, 0)
         return self.table is None or (plain and self.form == "shell")
 
-    def _open_to_guesses(self) -> list[Entry]:
+    @property
+    def settings(self) -> list[Entry]:
+        """The settings that say what is run: all, or those that a program keeps in one place."""
+        return self.own if self.program else self.entries
+
+    def open_to_guesses(self) -> list[Entry]:
         """The settings that may mean what they mean everywhere: all, or those that a table that is not sure lacks."""
+        if self.program:
+            return lower_case(self.own)
         if self.guessed or self.table is None:
             return self.entries
         if self.probability >= SURE or self.form not in FILE_FORMS:
@@ -142,8 +153,9 @@ class Doc:
 
     def _view(self) -> View:
         # A key that counts by its last part yields to one that stands there whole.
+        entries = [*self.entries, *self.own] if self.program else self.entries
         shown = sorted(
-            zip(self.entries, known_as(self.entries, self.table), strict=True),
+            zip(entries, known_as(entries, self.table), strict=True),
             key=lambda pair: not ("." in pair[0].key and "." not in pair[1].key),
         )
         ignored = self.table.record.ignores if self.table is not None else frozenset()
@@ -164,7 +176,7 @@ class Doc:
         seen: set[str] = set()
         for level in self.table.levels() if self.table is not None else ():
             _read_level(level, view, out, seen)
-        if entries := self._open_to_guesses():
+        if entries := self.open_to_guesses():
             seen |= {"model"} if self.table is not None else set()  # of which there are hints
             out += [reading for reading in guessed(entries) if reading[0] not in seen]
             seen.update(name for name, _, _ in out)
@@ -173,6 +185,11 @@ class Doc:
             if described is not None:
                 out.append(described)
         return out
+
+
+def lower_case(entries: Iterable[Entry]) -> list[Entry]:
+    """Settings under keys as files have them: ``MICRO_BATCH_SIZE`` and ``TRAIN.SEQ_LEN`` in small letters."""
+    return [replace(e, key=".".join(p.lower() if p.isupper() else p for p in e.key.split("."))) for e in entries]
 
 
 def believed(doc: Doc) -> int:

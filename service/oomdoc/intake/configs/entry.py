@@ -67,5 +67,7 @@ class Fragment:
     """Shell: the array or the variable that the words stand in; with ``+`` where they are added to it."""
     uses: frozenset[str] = frozenset()
     """Shell: the arrays and variables of words that the command takes in whole (``"${ARGS[@]}"``, ``$OPTIONS``)."""
+    own: tuple[Entry, ...] = ()
+    """Python: the settings that the program keeps in one place (see ``forms/own.py``)."""
     notes: tuple[tuple[str, int], ...] = field(default=())
     """Things noticed while parsing: (name, offset)."""

@@ -14,13 +14,13 @@ from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.configs.declared import TABLES, all_names, table
-from oomdoc.intake.configs.document import FILE_FORMS, Doc, keys_of, known_as
+from oomdoc.intake.configs.document import FILE_FORMS, Doc, keys_of, known_as, lower_case
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
-from oomdoc.intake.configs.table import Table, norm
+from oomdoc.intake.configs.table import Table, norm, words
 from oomkb.dataclass import dataclass
-from oomkb.frameworks import LAUNCHERS, PLAIN
+from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN
 
 _COMMAND_WEIGHT: Final = 12
 _MARK_WEIGHT: Final = 4
@@ -173,6 +173,10 @@ def judge(doc: Doc, given: Table | None) -> None:
             marked = bool(doc.marks[1]) and (likely or _evidence(doc.table, passed, "")[1] > 0)
             if not marked and (doc.table.name != PLAIN or len(doc.table.hints & passed) < MIN_SCORE):
                 doc.table = fallback(doc)
+        if doc.form == "python" and (doc.table is None or doc.table.name in ENGINES) and _trains_by_itself(doc):
+            known = known_keys(doc.own, None)
+            doc.table, doc.unknown, doc.program = None, True, True
+            doc.probability, doc.unknown_keys = 0.0, 1.0 - sum(known) / len(known)
         return
     settings = [
         e
@@ -200,6 +204,27 @@ def judge(doc: Doc, given: Table | None) -> None:
         concerning > 0 and trains((norm(e.key) for e in settings), _MIN_RUN_KEYS)
     )
     doc.table, doc.unknown = None, len(known) >= _SNIPPET_KEYS and run
+
+
+_TRAINED_WITH: Final = words("torch lightning pytorch_lightning ray deepspeed accelerate transformers peft bitsandbytes")
+_MIN_OWN: Final = 2
+"""Settings of its own by which a program is one that trains, fields among them."""
+
+
+def _trains_by_itself(doc: Doc) -> bool:
+    """Whether a program that no record describes trains a model, with settings that it keeps in one place.
+
+    An engine that it has settings for, and does not start as a server, generates for it.
+    """
+    imported = {name.partition(".")[0] for name in doc.programs.split() if "(" not in name}
+    if not doc.whole_file or imported.isdisjoint(_TRAINED_WITH):
+        return False
+    if doc.table is not None and doc.marks[0] and ".backward()" not in doc.programs:
+        return False  # it runs the engine, and nothing shows that it trains
+    settings = lower_case(doc.own)
+    keys = [norm(e.key) for e in settings]
+    fields = {name for name, _, _ in guessed(settings)}
+    return bool(fields) and trains(keys) and (len(fields) >= _MIN_OWN or trains(keys, _MIN_OWN))
 
 
 _PLAIN_CALLS: Final = frozenset(

@@ -97,7 +97,7 @@ def _recognised(main: Doc, settings: Sequence[Setting]) -> Recognised:
     unread = [s for s in settings if not s.known and s.value not in (None, "") and concerns_memory(s.key)]
     used = {entry.key_span for _, _, entry in main.readings()}
     if main.unknown:
-        read = {entry.key for entry in main.entries if entry.key_span in used}
+        read = {entry.key for entry in main.settings if entry.key_span in used}
         unread = [s for s in unread if s.key not in read]
     return Recognised(
         main.table.name if main.table is not None else UNKNOWN,
@@ -214,7 +214,7 @@ def _settings(doc: Doc, lines: Lines) -> tuple[Setting, ...]:
     known = (doc.table.known | LAUNCH_KEYS) if doc.table else LAUNCH_KEYS
     sections = doc.table.sections if doc.table else ()
     out = []
-    listed = doc.entries[:2000]
+    listed = doc.settings[:2000]
     for entry, shown in zip(listed, known_as(listed, doc.table), strict=True):
         if entry.style == "call" or entry.key.startswith("@"):
             continue

@@ -8,9 +8,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment, Style
+from oomdoc.intake.configs.forms.own import own_settings
 from oomdoc.intake.configs.forms.syntax import UNKNOWN, literal_value, syntax_tree
 from oomkb.frameworks.declared import records
 
@@ -164,9 +166,13 @@ class _Visitor:
         return made
 
     def emit(self, key: str, at: tuple[int, int], node: ast.expr, style: Style, scope: str, value: Any = None) -> None:
-        """A setting whose value stands at a node."""
+        """A setting whose value stands at a node, noted."""
+        entry = self.made(key, at, node, style, scope, value)
+        (self.env if style == "env" else self.entries).append(entry)
+
+    def made(self, key: str, at: tuple[int, int], node: ast.expr, style: Style, scope: str, value: Any = None) -> Entry:
         read, span, quote, resolved, shared = self.value(node)
-        entry = Entry(
+        return Entry(
             key=key,
             value=read if value is None else value,
             key_span=at,
@@ -177,7 +183,14 @@ class _Visitor:
             resolved=resolved,
             shared=shared,
         )
-        (self.env if style == "env" else self.entries).append(entry)
+
+    def setting(self, key: str, at: ast.AST, node: ast.expr, style: Style) -> Entry:
+        """A setting that stands in one place of the program; one that is worked out from others is not known."""
+        default = _default(node) if "." in key and style == "assign" else node
+        made = self.made(key, self.places.of(at), default or node, style, "@own")
+        plain = literal_value(default) is not UNKNOWN or isinstance(made.value, str) or isinstance(node, ast.Call)
+        derived = isinstance(default, ast.Name) or (isinstance(default, ast.Attribute) and made.shared)
+        return replace(made, resolved=made.resolved and plain and not derived and not isinstance(made.value, dict))
 
     def variable(self, name: ast.expr, at: ast.expr, node: ast.expr) -> None:
         key = literal_value(name)
@@ -324,6 +337,7 @@ def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
     tree = syntax_tree(piece)
     visitor = _Visitor(piece, start)
     visitor.run(tree)
+    own = own_settings(tree, visitor.setting)
     return Fragment(
         form="python",
         start=start,
@@ -332,4 +346,5 @@ def parse_python(text: str, start: int = 0, end: int | None = None) -> Fragment:
         programs=tuple(visitor.programs[:2000]),
         env=tuple(visitor.env),
         notes=tuple(visitor.notes),
+        own=tuple(entry for entry in own if entry.resolved),
     )
