@@ -17,7 +17,7 @@ from oomdoc.intake.configs.forms.python import parse_python
 from oomdoc.intake.configs.forms.toml import parse_toml
 from oomdoc.intake.configs.forms.words import Variable
 from oomdoc.intake.configs.forms.yaml import parse_yaml
-from oomdoc.intake.configs.framework_choice import judge, recognise_doc
+from oomdoc.intake.configs.framework_choice import judge, recognise_doc, recognise_sections
 from oomdoc.intake.configs.nesting import embedded, modelfile
 from oomdoc.intake.configs.segments import Segment, segments
 from oomdoc.intake.configs.table import Table
@@ -266,6 +266,7 @@ def analyse(name: str, text: str, framework: str | None = None, cut: list[int] |
         found = [_doc(f, segment) for f in fragments]
         for doc in found:
             recognise_doc(doc, known.name if known else None)
+            recognise_sections(doc)
         if segment.form == "loose":
             loose += found
         elif segment.form == "shell":

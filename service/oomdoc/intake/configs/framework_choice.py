@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.configs.declared import TABLES, all_names, table
-from oomdoc.intake.configs.document import FILE_FORMS, Doc, keys_of, known_as, lower_case
+from oomdoc.intake.configs.document import FILE_FORMS, SURE, Doc, keys_of, known_as, lower_case
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
@@ -136,6 +137,18 @@ def recognise_doc(doc: Doc, likely: str | None = None) -> None:
     found = next(iter(candidates(_speaking(doc), doc.programs, likely, doc.form)), None)
     doc.table = found.table if found is not None else fallback(doc)
     doc.marks = (found.command, found.marks) if found is not None else (False, 0)
+
+
+def recognise_sections(doc: Doc) -> None:
+    """Of Python that only sets values, the dictionaries as the sections of a file, where a framework has these."""
+    if not _only_settings(doc) or not any("." in e.key for e in doc.own):
+        return
+    sections = replace(doc, entries=list(doc.own), form="yaml")
+    recognise_doc(sections)
+    if sections.table is not None and sections.marks[1]:
+        known = known_keys(sections.entries, sections.table)
+        if probability_of(Recognition(sections.table, *sections.marks), known) >= SURE:
+            doc.table, doc.marks, doc.entries = sections.table, sections.marks, sections.entries
 
 
 JUDGED: Final = FILE_FORMS | {"shell"}
