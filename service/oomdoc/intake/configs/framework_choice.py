@@ -189,7 +189,7 @@ def judge(doc: Doc, given: Table | None) -> None:
         if doc.form == "python" and (doc.table is None or doc.table.name in ENGINES) and _trains_by_itself(doc):
             known = known_keys(doc.own, None)
             doc.table, doc.unknown, doc.program = None, True, True
-            doc.probability, doc.unknown_keys = 0.0, 1.0 - sum(known) / len(known)
+            doc.probability, doc.unknown_keys = 0.0, 1.0 - sum(known) / len(known) if known else 0.0
         return
     settings = [
         e
@@ -220,6 +220,7 @@ def judge(doc: Doc, given: Table | None) -> None:
 
 
 _TRAINED_WITH: Final = words("torch lightning pytorch_lightning ray deepspeed accelerate transformers peft bitsandbytes")
+_STEPS: Final = re.compile(r"\b(?:optimizer|optim|opt|engine|accelerator|model_engine)\.step\(\)|\b(?:AdamW|Adam)(?:8bit)?\(\)")
 _MIN_OWN: Final = 2
 """Settings of its own by which a program is one that trains, fields among them."""
 
@@ -232,11 +233,11 @@ def _trains_by_itself(doc: Doc) -> bool:
     imported = {name.partition(".")[0] for name in doc.programs.split() if "(" not in name}
     if not doc.whole_file or imported.isdisjoint(_TRAINED_WITH):
         return False
-    if doc.table is not None and doc.marks[0] and ".backward()" not in doc.programs:
-        return False  # it runs the engine, and nothing shows that it trains
+    if doc.table is not None and doc.marks[0]:  # it runs the engine, which may be for what it trains
+        return ".backward()" in doc.programs and _STEPS.search(doc.programs) is not None
     settings = lower_case(doc.own)
     keys = [norm(e.key) for e in settings]
-    fields = {name for name, _, _ in guessed(settings)}
+    fields = {name for name, _, _ in guessed(settings, trained=True)}
     return bool(fields) and trains(keys) and (len(fields) >= _MIN_OWN or trains(keys, _MIN_OWN))
 
 

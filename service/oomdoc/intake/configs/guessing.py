@@ -137,17 +137,22 @@ def trains(keys: Iterable[str], at_least: int = 1) -> bool:
     return len({last for key in keys if (last := _SEPARATE.split(key)[-1]) in _TRAINS}) >= at_least
 
 
-def guessed(entries: Iterable[Entry]) -> Iterator[Reading]:
-    """(field, value, entry) of every field that is said without doubt."""
-    for readings in _by_field([e for e in entries if e.resolved]).values():
+def guessed(entries: Iterable[Entry], *, trained: bool = False) -> Iterator[Reading]:
+    """(field, value, entry) of every field that is said without doubt.
+
+    :param trained: whether it is known that they are those of a run that trains.
+    """
+    for readings in _by_field([e for e in entries if e.resolved], trained=trained).values():
         if readings and all(value == readings[0][1] for _, value, _ in readings):
             yield readings[0]
 
 
-def guessed_place(entries: Iterable[Entry], field: str, value: Any) -> tuple[Entry, Any] | None:
+def guessed_place(
+    entries: Iterable[Entry], field: str, value: Any, *, trained: bool = False
+) -> tuple[Entry, Any] | None:
     """The one setting that says a field, and what to write there; ``None`` where several do, or words are not known."""
     entries = list(entries)
-    places = {entry.value_span: (entry, said) for _, said, entry in _by_field(entries).get(field, ())}
+    places = {entry.value_span: (entry, said) for _, said, entry in _by_field(entries, trained=trained).get(field, ())}
     if len(places) != 1:
         return None
     entry, was = next(iter(places.values()))
@@ -200,13 +205,13 @@ def _codec_of(key: str, field: str) -> Codec:
     return next((row[1] for row in rows if row is not None and row[0] == field), codecs.INT)
 
 
-def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
+def _by_field(entries: Sequence[Entry], *, trained: bool) -> dict[str, list[Reading]]:
     """What every key that means the same everywhere says, by field."""
     stated = [(norm(e.key), e) for e in entries if not e.off and e.style in _STATES]
     off = _switched_off(stated)
     stated = [(key, e) for key, e in stated if not (off and key.startswith(off))]
     keys = [key for key, _ in stated]
-    training = trains(keys) or any(_means(key, _ONLY_TRAINING) for key in keys[:_MAX_BY_WORDS])
+    training = trained or trains(keys) or any(_means(key, _ONLY_TRAINING) for key in keys[:_MAX_BY_WORDS])
     own = [(key, e) for key, e in stated if not _of_another(key, trains=training)]
     table = _table()
     rows = {**table["always"], **table["training" if training else "serving"]}
@@ -222,7 +227,7 @@ def _by_field(entries: Sequence[Entry]) -> dict[str, list[Reading]]:
         of_data = {n: row for part in ("always", "otherwise") for n, row in table[part].items() if row[0] == "seq_len"}
         further = [
             _said(engine, {**generates, **table["engine"]}),
-            _said(own, table["otherwise"]),
+            _said([(key, e) for key, e in own if not (trained and _of_a_shape(e, own))], table["otherwise"]),
             _said(samples, of_data),
         ]
         for field, readings in (pair for said_ in further for pair in said_.items()):

@@ -61,7 +61,7 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
 
 def _guessed(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
     """The change of a key that means the same everywhere."""
-    place = guessed_place(doc.open_to_guesses() if doc.program else doc.entries, name, value)
+    place = guessed_place(doc.open_to_guesses() if doc.program else doc.entries, name, value, trained=doc.program)
     at = (place[0].key_span, place[0].value_span) if place is not None else None
     places = [found for found in view if (view[found].key_span, view[found].value_span) == at][:1]
     return (0, dict.fromkeys(places, place[1])) if place is not None and places else None
