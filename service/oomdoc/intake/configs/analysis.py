@@ -10,6 +10,7 @@ from typing import Final
 from oomdoc.intake.configs.declared import all_names, table
 from oomdoc.intake.configs.document import PROGRAM_CHARS, Doc, believed, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry, FormError, Fragment
+from oomdoc.intake.configs.forms.command_lists import command_lists
 from oomdoc.intake.configs.forms.flags import parse_shell
 from oomdoc.intake.configs.forms.flow import parse_flow
 from oomdoc.intake.configs.forms.loose import parse_loose
@@ -160,7 +161,7 @@ def _parse(text: str, segment: Segment) -> list[Fragment]:
     if form == "toml":
         return [Fragment(form="toml", start=start, end=end, entries=tuple(parse_toml(text, start, end)))]
     if form == "python":
-        return [parse_python(text, start, end)]
+        return [parse_python(text, start, end), *command_lists(text, start, end)]
     if form == "shell":
         return _shell(text, segment)
     if form == "modelfile":

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
+from oomdoc.intake.configs.programs import GENERATED, learns_from_samples, library_readings, settings_of
 from oomdoc.intake.configs.table import Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, number, whole
 from oomdoc.intake.configs.wordlist import listed
@@ -84,10 +85,6 @@ _MIN_KEY_CHARS: Final = 8
 """Characters of a key that means the same in whatever section it stands."""
 
 
-_ENGINE_CALLS: Final = frozenset({"LLM", "vllm.LLM", "AsyncEngineArgs", "EngineArgs"})
-_GENERATED: Final = frozenset({"completion_len", "prompt_len", "generations"})
-"""Fields of a run that learns from what it generates."""
-_LEARNS: Final = re.compile(r"reward|advantage|rollout|grpo|ppo|reinforce", re.I)
 _KEY_CLEAN: Final = re.compile(r"\[[0-9]*\]|^\+{1,2}|^~")
 
 
@@ -135,10 +132,7 @@ class Doc:
     def open_to_guesses(self) -> list[Entry]:
         """The settings that may mean what they mean everywhere: all, or those that a table that is not sure lacks."""
         if self.program:
-            engine = [
-                replace(e, key=f"rollout.{e.key}") for e in self.entries if e.style == "kwarg" and e.scope in _ENGINE_CALLS
-            ]
-            return [*lower_case(self.own), *engine]
+            return settings_of(self.own, self.entries, self.programs)
         if self.guessed or self.table is None:
             return self.entries
         if self.probability >= SURE or self.form not in FILE_FORMS:
@@ -178,10 +172,6 @@ class Doc:
             self._understood = view, self._readings(view)
         return self._understood[1]
 
-    def _generates(self) -> bool:
-        """Whether a program learns from what it generates; others generate a little to look at."""
-        return _LEARNS.search(self.programs) is not None or any(_LEARNS.search(e.key) for e in self.own)
-
     def _readings(self, view: View) -> list[Reading]:
         out: list[Reading] = []
         seen: set[str] = set()
@@ -189,19 +179,16 @@ class Doc:
             _read_level(level, view, out, seen)
         if entries := self.open_to_guesses():
             seen |= {"model"} if self.table is not None else set()  # of which there are hints
-            seen |= _GENERATED if self.program and not self._generates() else set()
+            seen |= GENERATED if self.program and not learns_from_samples(self.own, self.programs) else set()
             out += [reading for reading in guessed(entries, trained=self.program) if reading[0] not in seen]
             seen.update(name for name, _, _ in out)
+        if self.program:
+            out += [reading for reading in library_readings(self.entries) if reading[0] not in seen]
         if "model" not in seen:
             described = described_model(View(entries) if self.program else view)
             if described is not None:
                 out.append(described)
         return out
-
-
-def lower_case(entries: Iterable[Entry]) -> list[Entry]:
-    """Settings under keys as files have them: ``MICRO_BATCH_SIZE`` and ``TRAIN.SEQ_LEN`` in small letters."""
-    return [replace(e, key=".".join(p.lower() if p.isupper() else p for p in e.key.split("."))) for e in entries]
 
 
 def believed(doc: Doc) -> int:

@@ -15,10 +15,11 @@ from functools import cache, lru_cache
 from typing import Final
 
 from oomdoc.intake.configs.declared import TABLES, all_names, table
-from oomdoc.intake.configs.document import FILE_FORMS, SURE, Doc, keys_of, known_as, lower_case
+from oomdoc.intake.configs.document import FILE_FORMS, SURE, Doc, keys_of, known_as
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
+from oomdoc.intake.configs.programs import lower_case
 from oomdoc.intake.configs.table import Table, norm, words
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN
@@ -219,8 +220,12 @@ def judge(doc: Doc, given: Table | None) -> None:
     doc.table, doc.unknown = None, len(known) >= _SNIPPET_KEYS and run
 
 
-_TRAINED_WITH: Final = words("torch lightning pytorch_lightning ray deepspeed accelerate transformers peft bitsandbytes")
-_STEPS: Final = re.compile(r"\b(?:optimizer|optim|opt|engine|accelerator|model_engine)\.step\(\)|\b(?:AdamW|Adam)(?:8bit)?\(\)")
+_TRAINED_WITH: Final = words(
+    "torch lightning pytorch_lightning ray deepspeed accelerate transformers peft bitsandbytes"
+)
+_STEPS: Final = re.compile(
+    r"\b(?:optimizer|optim|opt|engine|accelerator|model_engine)\.step\(\)|\b(?:AdamW|Adam)(?:8bit)?\(\)"
+)
 _MIN_OWN: Final = 2
 """Settings of its own by which a program is one that trains, fields among them."""
 

@@ -10,6 +10,7 @@ from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.document import FILE_FORMS, SURE, clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed_place
+from oomdoc.intake.configs.programs import library_place
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN
 from oomkb.kept import lazy
@@ -62,6 +63,7 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
 def _guessed(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
     """The change of a key that means the same everywhere."""
     place = guessed_place(doc.open_to_guesses() if doc.program else doc.entries, name, value, trained=doc.program)
+    place = place or (library_place(doc.readings(), name, value) if doc.program else None)
     at = (place[0].key_span, place[0].value_span) if place is not None else None
     places = [found for found in view if (view[found].key_span, view[found].value_span) == at][:1]
     return (0, dict.fromkeys(places, place[1])) if place is not None and places else None

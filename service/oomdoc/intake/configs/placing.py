@@ -114,6 +114,8 @@ def _replace(text: str, doc: Doc, entry: Entry, value: Any) -> str | None:
     logged = entry.scope == LOGGED and not entry.shared
     if doc.form == "python" and (not entry.resolved or logged or _in_several_classes(text, doc, entry)):
         return None  # what the program hands in there is its own
+    if doc.form == "python" and form == "shell":
+        return python.replace_word(text, entry, value)
     bare = doc.table is not None and doc.table.record.bare_flags
     if form == "shell" and entry.style == "bare" and value is False and bare:
         return _remove(text, doc, entry)
@@ -141,6 +143,8 @@ def _in_several_classes(text: str, doc: Doc, entry: Entry) -> bool:
 def _remove(text: str, doc: Doc, entry: Entry) -> str | None:
     form = _form_of(doc, entry)
     written = _as_written(doc, entry) or entry
+    if form == "shell" and doc.form == "python":
+        return python.replace_word(text, entry, False) if entry.value is True else None
     if form == "shell":
         return _remove_item(text, entry) if doc.form == "yaml" else shell.remove(text, entry)
     if form == "json":

@@ -192,11 +192,13 @@ _OF_ENGINE: Final = {
 
 def _of_server(docs: Sequence[Doc], doc: Doc, *, notebook: bool) -> bool:
     """Whether a command starts a server that a training run beside it generates with, or was given its data by."""
-    if doc.form != "shell" or doc.table is None:
+    started = doc.form == "python" and any(e.style in ("flag", "flag=", "bare") for e in doc.entries)
+    if doc.table is None or not (doc.form == "shell" or started):
         return False
-    forms = _ORIGINS if notebook else ("shell",)
+    forms = _ORIGINS if notebook or started else ("shell",)
     own = doc.table.name in ENGINES or any(s in doc.programs for s in _SERVERS)
-    runs = (d for d in docs if d is not doc and d.form in forms and d.table is not None and d.table.name not in ENGINES)
+    others = [d for d in docs if d is not doc and d.form in forms]
+    runs = [d for d in others if d.program or (d.table is not None and d.table.name not in ENGINES)]
     return own and any(len(d.readings()) > 1 for d in runs)
 
 

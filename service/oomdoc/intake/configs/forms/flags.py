@@ -29,7 +29,8 @@ _STARTS: Final = frozenset[str]().union(*(record.starts for record in records())
 """What frameworks are started by: before a flag, such a word is a value."""
 _SCRIPTS: Final = frozenset({"torchrun", *(record.name for record in records() if record.kind == "launcher")})
 """Launchers that run a script."""
-_PROGRAMS: Final = _STARTS | words("python python3 FORCE_TORCHRUN")
+PROGRAMS: Final = _STARTS | words("python python3 FORCE_TORCHRUN")
+"""What a command may begin with."""
 _SAYS_NOTHING: Final = words(
     "export set cd echo pip source mkdir git conda apt-get pkill killall pgrep kill # : if elif while test [ [["
 )
@@ -193,7 +194,7 @@ class _Reader:
         return index + 1 + follow
 
     def looks_program(self, word: Word) -> bool:
-        return _base(word.text) in _PROGRAMS or _base(word.text) in _LAUNCHERS
+        return _base(word.text) in PROGRAMS or _base(word.text) in _LAUNCHERS
 
     def docker_env(self, word: Word) -> None:
         name = word.text.partition("=")[0]
@@ -227,11 +228,11 @@ class _Reader:
         launcher = _LAUNCHERS.get(base) or _LAUNCHERS.get(text)
         if launcher:
             self.scope = launcher
-        elif module or text.endswith(".py") or base in _PROGRAMS:
+        elif module or text.endswith(".py") or base in PROGRAMS:
             self.scope = base
         if len(self.programs) < 14:
             self.programs.append(_ENDED.sub("", text) if " " in text else text)
-        if word is not None and not launcher and base not in _PROGRAMS:
+        if word is not None and not launcher and base not in PROGRAMS:
             self.emit("@" + str(min(self.position, 9)), text, (word.start, word.start), word, "item")
             self.position += 1
 

@@ -25,7 +25,7 @@ _MAX_DEPTH: Final = 8
 
 def own_settings(tree: ast.Module, emit: Emit) -> list[Entry]:
     """The settings of a program that stand in one place of it, nested ones as paths from their constant or class."""
-    facts = _Uses(tree)
+    facts = Uses(tree)
     if facts.replaced:
         return []
     found = [pair for node in tree.body for pair in _stated(node, facts, emit)]
@@ -34,7 +34,7 @@ def own_settings(tree: ast.Module, emit: Emit) -> list[Entry]:
     return [entry for name, entry in found if name in facts.read or not used]
 
 
-def _stated(node: ast.stmt, facts: _Uses, emit: Emit) -> Iterator[tuple[str, Entry]]:
+def _stated(node: ast.stmt, facts: Uses, emit: Emit) -> Iterator[tuple[str, Entry]]:
     """(constant or class, setting) of a statement of the module."""
     if isinstance(node, ast.ClassDef):
         yield from ((node.name, entry) for entry in _fields(node, facts, emit))
@@ -67,7 +67,7 @@ def _members(node: ast.Dict, path: str, emit: Emit, depth: int = 0) -> Iterator[
             yield emit(f"{path}.{key}", key_node, value, "pair")
 
 
-def _fields(node: ast.ClassDef, facts: _Uses, emit: Emit) -> Iterator[Entry]:
+def _fields(node: ast.ClassDef, facts: Uses, emit: Emit) -> Iterator[Entry]:
     """Defaults of a class that holds settings and nothing else, unless the program says otherwise of one."""
     marked = any("dataclass" in ast.unparse(mark) for mark in node.decorator_list)
     if not marked and (node.bases or node.decorator_list or any(isinstance(n, _SCOPES) for n in node.body)):
@@ -82,7 +82,7 @@ def _fields(node: ast.ClassDef, facts: _Uses, emit: Emit) -> Iterator[Entry]:
             yield emit(f"{node.name}.{target.id}", target, value, "assign")
 
 
-class _Uses:
+class Uses:
     """What a program does with its names."""
 
     def __init__(self, tree: ast.Module) -> None:
@@ -102,6 +102,7 @@ class _Uses:
             self.use(node)
 
     def bind(self, node: ast.AST) -> None:
+        """Count what a node of the module names."""
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
             self.bound[node.id] += 1
         elif isinstance(node, ast.alias):
@@ -110,6 +111,7 @@ class _Uses:
             self.bound[node.name] += 1
 
     def use(self, node: ast.AST) -> None:
+        """Note what a node of the program reads, sets or calls."""
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             self.read.add(node.id)
         elif isinstance(node, ast.Global):
@@ -124,6 +126,7 @@ class _Uses:
             self.call(node)
 
     def call(self, node: ast.Call) -> None:
+        """Note what a call is given, and what it may change."""
         called = node.func.attr if isinstance(node.func, ast.Attribute) else _root(node.func)
         self.given.update((called, keyword.arg) for keyword in node.keywords if keyword.arg)
         if isinstance(node.func, ast.Attribute) and called in _CHANGES:

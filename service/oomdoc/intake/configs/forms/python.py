@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry, Fragment, Style
 from oomdoc.intake.configs.forms.own import own_settings
+from oomdoc.intake.configs.forms.places import Places
 from oomdoc.intake.configs.forms.syntax import UNKNOWN, literal_value, syntax_tree
 from oomkb.frameworks.declared import records
 
@@ -20,27 +21,6 @@ _LOADS_TORCH: Final = frozenset({"torch", "peft", *(record.package for record in
 _MAX_STEPS: Final = 4
 """From an expression to the default that counts for it."""
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(?:\.[0-9]{0,12})?")
-
-
-class _Places:
-    """ast's (line, byte column) to characters from the start of the text."""
-
-    def __init__(self, text: str, base: int) -> None:
-        self.text, self.base = text, base
-        self.starts = [0]
-        for match in re.finditer(r"\r\n|\r|\n", text):
-            self.starts.append(match.end())
-        self.ascii = text.isascii()
-
-    def at(self, line: int, column: int) -> int:
-        start = self.starts[min(line - 1, len(self.starts) - 1)]
-        if not self.ascii:
-            end = self.starts[line] if line < len(self.starts) else len(self.text)
-            column = len(self.text[start:end].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
-        return self.base + start + column
-
-    def of(self, node: Any) -> tuple[int, int]:
-        return self.at(node.lineno, node.col_offset), self.at(node.end_lineno, node.end_col_offset)
 
 
 def _dotted(node: ast.expr) -> str:
@@ -100,7 +80,7 @@ _Value = tuple[Any, tuple[int, int], str, bool, bool]
 
 class _Visitor:
     def __init__(self, text: str, base: int) -> None:
-        self.text, self.places = text, _Places(text, base)
+        self.text, self.places = text, Places(text, base)
         self.base = base
         self.entries: list[Entry] = []
         self.env: list[Entry] = []

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
+from oomdoc.intake.configs.values import spell
 from oomdoc.intake.configs.writers.lines import indent_of, line_end, line_start, newline_at, splice, without_member
 from oomdoc.intake.configs.writers.spelling import in_python
 
@@ -23,6 +24,20 @@ def replace(text: str, entry: Entry, value: Any) -> str:
     if entry.quote:
         start, end = start - 1, end + 1
     return splice(text, start, end, in_python(value, _quote(text)))
+
+
+_WORD: Final = re.compile(r"[\w.:/+-]{1,200}")
+
+
+def replace_word(text: str, entry: Entry, value: Any) -> str | None:
+    """The text with another value of a flag, where a program puts its command together as a list of words."""
+    old = text[slice(*entry.value_span)]
+    if entry.style == "bare" or entry.items or isinstance(entry.value, bool) is not (old in ("True", "False")):
+        return None  # whether a flag without a value is there is for the program to say
+    if not entry.quote:
+        return splice(text, *entry.value_span, in_python(value, _quote(text)))
+    new = spell(value)
+    return splice(text, *entry.value_span, new) if _WORD.fullmatch(new) and not isinstance(value, bool) else None
 
 
 def remove(text: str, entry: Entry) -> str:
