@@ -43,7 +43,7 @@ from oomdoc.intake.supposed import (
 from oomdoc.intake.tracebacks import read_frames
 from oomdoc.intake.trainers import named_trainer, of_rollout
 from oomdoc.intake.wording import text_facts
-from oomkb.frameworks import ENGINES, PLAIN, find, has
+from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN, find, has
 from oomkb.units import to_gib
 
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     warnings: list[Message | str] = []
     given = prepared(sources, warnings)
     own = _without_sourced(given)
-    readings = (_configs(source, given, warnings) for source in own)
-    configs = [reading for reading in readings if reading is not None]
+    configs = [reading for source in own if (reading := _configs(source, given, warnings)) is not None]
     # A configuration is not a log: it states facts, and says nothing of what happened.
     files = [list(read_lines(source)) for source in own if is_config_file(source)]
     settings = [line for file in files for line in file if not is_comment(line)]
@@ -91,7 +90,8 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
     lines, noted = without_comments(lines, [d for reading in configs for d in reading.documents])
     understood = {d.source for reading in configs for d in reading.documents}
     told = [line for line in settings if line.source not in understood]  # scattered settings of no known form
-    varied, words = distinct([*lines, *settings]), Vocabulary(line.low for line in (*lines, *settings))
+    varied = distinct([*lines, *map(_without_note, settings)])
+    words = Vocabulary(line.low for line in (*lines, *settings))
     kinds = kinds_of(lines)
     lines = _marked(lines, kinds)
     found = list(scan(lines, words))
@@ -158,6 +158,13 @@ def _read(sources: Sequence[Source], options: Mapping[str, Any] | None) -> Evide
         statements=statements,
         warnings=(*warnings, *(w for reading in configs for w in reading.warnings)),
     )
+
+
+def _without_note(line: Line) -> Line:
+    """A setting without the comment behind it, which speaks of what it could be ("either sft or dpo") as well."""
+    code, mark, _ = line.text.partition(" #")
+    low = line.low.partition(" #")[0]
+    return line._replace(text=code, low=low) if mark and code.count('"') % 2 == code.count("'") % 2 == 0 else line
 
 
 def _without_names(facts: Iterable[Fact], configs: Sequence[ConfigReading]) -> Iterator[Fact]:
@@ -275,6 +282,9 @@ def _framework(options: Mapping[str, Any], configs: Sequence[ConfigReading], sho
     # A key or two that a sentence names are of many frameworks: the one that it names too is meant.
     whole = (r for r in configs if r.documents or len(r.facts) >= _KEYS_OF_A_CONFIG or shown is None)
     named = [reading.framework for reading in whole if reading.framework]
+    # A launcher's file beside a run that nobody knows says how it is started, and not whose it is.
+    runs = [n for n in named if n not in LAUNCHERS]
+    named = runs if runs and all(n == "unknown" for n in runs) and shown is None else named
     sure = [name for name in named if name != "unknown"]
     named = sure if sure or shown is not None else named
     if named and named[0] in ("transformers", "deepspeed", "accelerate", "fsdp") and shown is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed, of_other_role
+from oomdoc.intake.configs.launch import batch_of_each
 from oomdoc.intake.configs.programs import GENERATED, learns_from_samples, library_readings, settings_of
 from oomdoc.intake.configs.table import Reading, Table, View, norm
 from oomdoc.intake.configs.values import flag, number, whole
@@ -182,6 +183,8 @@ class Doc:
             seen |= GENERATED if self.program and not learns_from_samples(self.own, self.programs) else set()
             out += [reading for reading in guessed(entries, trained=self.program) if reading[0] not in seen]
             seen.update(name for name, _, _ in out)
+        if self.table is None and self.form == "shell" and "micro_batch" not in seen:
+            out += batch_of_each(self.entries, self.env, self.programs, seen)
         if self.program:
             out += [reading for reading in library_readings(self.entries) if reading[0] not in seen]
         if "model" not in seen:

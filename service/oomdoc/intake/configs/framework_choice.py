@@ -20,7 +20,8 @@ from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import concerns_memory, guessed, trains
 from oomdoc.intake.configs.launch import LAUNCH_KEYS
 from oomdoc.intake.configs.programs import lower_case
-from oomdoc.intake.configs.table import Table, norm, words
+from oomdoc.intake.configs.table import Table, norm
+from oomdoc.intake.configs.wordlist import word_set
 from oomkb.dataclass import dataclass
 from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN
 
@@ -187,7 +188,7 @@ def judge(doc: Doc, given: Table | None) -> None:
             marked = bool(doc.marks[1]) and (likely or _evidence(doc.table, passed, "")[1] > 0)
             if not marked and (doc.table.name != PLAIN or len(doc.table.hints & passed) < MIN_SCORE):
                 doc.table = fallback(doc)
-        if doc.form == "python" and (doc.table is None or doc.table.name in ENGINES) and _trains_by_itself(doc):
+        if doc.form == "python" and _weakly_known(doc) and _trains_by_itself(doc):
             known = known_keys(doc.own, None)
             doc.table, doc.unknown, doc.program = None, True, True
             doc.probability, doc.unknown_keys = 0.0, 1.0 - sum(known) / len(known) if known else 0.0
@@ -220,14 +221,17 @@ def judge(doc: Doc, given: Table | None) -> None:
     doc.table, doc.unknown = None, len(known) >= _SNIPPET_KEYS and run
 
 
-_TRAINED_WITH: Final = words(
-    "torch lightning pytorch_lightning ray deepspeed accelerate transformers peft bitsandbytes"
-)
+_TRAINED_WITH: Final = word_set("trained_with")
 _STEPS: Final = re.compile(
     r"\b(?:optimizer|optim|opt|engine|accelerator|model_engine)\.step\(\)|\b(?:AdamW|Adam)(?:8bit)?\(\)"
 )
 _MIN_OWN: Final = 2
 """Settings of its own by which a program is one that trains, fields among them."""
+
+
+def _weakly_known(doc: Doc) -> bool:
+    """Whether no table, an engine's alone, or no more than one key speaks for what a program is."""
+    return doc.table is None or doc.table.name in ENGINES or (not doc.marks[0] and doc.marks[1] <= 1)
 
 
 def _trains_by_itself(doc: Doc) -> bool:

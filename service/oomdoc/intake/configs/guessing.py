@@ -274,9 +274,16 @@ def _by_words(entries: Sequence[tuple[str, Entry]], *, training: bool) -> dict[s
         field = (_WHEN_TRAINING if training else _WHEN_SERVING).get(field, field)
         if any(last in rows[section] for section in _NAMED) or probability < _MIN_PROBABILITY or field not in fields:
             continue
+        if field == "generations" and last in _OF_A_PHASE and not any(_IN_GROUPS.search(name) for name, _ in entries):
+            continue
         if (value := fields[field][1].read(entry.value)) is not None:
             said.setdefault(field, []).append((field, value, entry))
     return said
+
+
+_OF_A_PHASE: Final = frozenset({"num_rollouts", "n_rollouts"})
+"""How many samples a step collects in all (trlX, MOSS-RLHF); of each prompt, where samples are compared in groups."""
+_IN_GROUPS: Final = compiled(r"(?i)grpo|rloo|group")
 
 
 def _of_a_shape(entry: Entry, entries: Sequence[tuple[str, Entry]]) -> bool:

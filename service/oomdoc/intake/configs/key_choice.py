@@ -10,6 +10,7 @@ from oomdoc.intake.configs.analysis import Doc
 from oomdoc.intake.configs.document import FILE_FORMS, SURE, clean_key
 from oomdoc.intake.configs.entry import Entry
 from oomdoc.intake.configs.guessing import guessed_place
+from oomdoc.intake.configs.launch import batch_of_each
 from oomdoc.intake.configs.programs import library_place
 from oomdoc.intake.configs.table import DROP, Group, Key, Table, View, norm
 from oomkb.frameworks import ENGINES, LAUNCHERS, PLAIN
@@ -63,10 +64,18 @@ def writes_for(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[s
 def _guessed(doc: Doc, view: View, name: str, value: Any) -> tuple[int, dict[str, Any]] | None:
     """The change of a key that means the same everywhere."""
     place = guessed_place(doc.open_to_guesses() if doc.program else doc.entries, name, value, trained=doc.program)
+    if place is None and name == "micro_batch" and isinstance(value, int):
+        place = _smaller_batch(doc, value)
     place = place or (library_place(doc.readings(), name, value) if doc.program else None)
     at = (place[0].key_span, place[0].value_span) if place is not None else None
     places = [found for found in view if (view[found].key_span, view[found].value_span) == at][:1]
     return (0, dict.fromkeys(places, place[1])) if place is not None and places else None
+
+
+def _smaller_batch(doc: Doc, value: int) -> tuple[Entry, Any] | None:
+    """The one batch of a launched program, where a smaller one is each rank's own as well."""
+    own = next((r for r in batch_of_each(doc.entries, doc.env, doc.programs, {n for n, _, _ in doc.readings()})), None)
+    return (own[2], value) if own is not None and not own[2].shared and value < own[1] else None
 
 
 _KINDS: Final = frozenset({"_component_", "_target_", "class_path", "type", "name"})

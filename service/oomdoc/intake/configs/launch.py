@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 from oomdoc.intake.configs import codecs
@@ -110,6 +110,28 @@ def launch_facts(entries: list[Entry], env: list[Entry]) -> Iterator[Reading]:
     yield from _settings(entries, env)
     if "gpus" in found and "nodes" not in found:
         yield from (("gpu_count", count, entry) for count, entry in devices[:1] if count > found["gpus"][1])
+
+
+def batch_of_each(entries: list[Entry], env: list[Entry], programs: str, said: Collection[str]) -> Iterator[Reading]:
+    """The batch of a launched program, where there are more ranks than samples in it: then it is each rank's own.
+
+    :param said: fields that the command states; of ranks that hold a part of the model, several share a batch.
+    """
+    launched = LAUNCHERS & set(programs.split()) or "torchrun" in programs
+    if not launched or not _SPLIT.isdisjoint(said):
+        return
+    found = {name: count for name, count, _ in launch_facts(entries, env)}
+    gpus, nodes = found.get("gpus"), found.get("nodes", 1)
+    ranks = found.get("world", gpus * nodes if isinstance(gpus, int) and isinstance(nodes, int) else None)
+    batches = [e for e in entries if norm(e.key) in _BATCHES and e.style in ("flag", "flag=") and not e.off]
+    for entry in batches if len(batches) == 1 and batches[0].resolved else ():
+        size = whole(entry.value)
+        if size and isinstance(ranks, int) and 0 < size < ranks:
+            yield "micro_batch", size, entry
+
+
+_BATCHES: Final = frozenset({"batch_size", "train_batch_size"})
+_SPLIT: Final = frozenset({"tp", "pp", "cp", "sp", "ep", "grad_accum"})
 
 
 def launch_option(entry: Entry) -> str:

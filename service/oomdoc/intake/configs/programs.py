@@ -30,8 +30,12 @@ _LEARNS: Final = re.compile(r"reward|advantage|rollout|grpo|ppo|reinforce", re.I
 
 
 def lower_case(entries: Iterable[Entry]) -> list[Entry]:
-    """Settings under keys as files have them: ``MICRO_BATCH_SIZE`` and ``TRAIN.SEQ_LEN`` in small letters."""
-    return [replace(e, key=".".join(p.lower() if p.isupper() else p for p in e.key.split("."))) for e in entries]
+    """Settings under keys as files have them: ``MICRO_BATCH_SIZE``, ``EvalConfig.seq_len`` in small letters."""
+    out = []
+    for entry in entries:
+        section, dot, last = entry.key.rpartition(".")
+        out.append(replace(entry, key=section.lower() + dot + (last.lower() if last.isupper() else last)))
+    return out
 
 
 def learns_from_samples(own: Sequence[Entry], programs: str) -> bool:

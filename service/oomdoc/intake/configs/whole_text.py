@@ -180,6 +180,9 @@ def _altered(before: Text, after: Text, wanted: Mapping[str, Any]) -> list[str]:
     for each in (readings, [reading for doc in after.docs for reading in doc.readings()]):
         said_at = {entry.key_span for name, _, entry in each if name in wanted}
         free |= {name for name, _, entry in each if entry.key_span in said_at}  # one key says both
+    python = (doc for doc in before.docs if doc.form == "python")
+    constants = {e.value_span for doc in python for name, _, e in doc.readings() if e.shared and name in wanted}
+    free |= {name for name, entry in before.stated_outside() if entry.shared and entry.value_span in constants}
     new_ones = [n for n in new if n not in old and n in _NOT_BY_THE_WAY and n not in free and not is_off(n, new[n])]
     changed = new_ones + [
         n for n in old if n not in free and n[:4] != "env." and not same(_shape(old[n]), _shape(new.get(n)))

@@ -22,6 +22,7 @@ from oomdoc.intake.configs.table import norm
 _RUNS: Final = frozenset({"Popen", "run", "call", "check_call", "check_output"})
 _MAX_WORDS: Final = 300
 _NO: Final = "--no-"
+_STARTED: Final = "__name__ == '__main__'"
 
 
 def command_lists(text: str, start: int, end: int) -> list[Fragment]:
@@ -72,8 +73,9 @@ class _Reader:
             self.block(node.body, {}, certain=True)
             self.constants = known
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _RUNS:
-            if node.args and isinstance(node.args[0], ast.List):
-                self.added(self.new(), node.args[0], certain=True)
+            for given in node.args[:1]:
+                if isinstance(given, ast.List):
+                    self.added(self.new(), given, certain=True)
 
     def new(self) -> _Command:
         self.commands.append(_Command())
@@ -86,7 +88,7 @@ class _Reader:
             if isinstance(node, ast.If):
                 self.branch(node, named, certain=certain)
             elif isinstance(node, ast.With | ast.Try):
-                self.block(node.body, named, certain=certain and isinstance(node, ast.With))
+                self.block(node.body, named, certain=certain)
             elif isinstance(node, ast.For | ast.While):
                 self.block(node.body, named, certain=False)
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -115,6 +117,9 @@ class _Reader:
             self.added(command, given, certain=certain)
 
     def branch(self, node: ast.If, named: dict[str, _Command], *, certain: bool) -> None:
+        if _STARTED in ast.unparse(node.test):
+            self.block(node.body, named, certain=certain)
+            return
         flag = self.constant(node.test)
         value = flag.value if flag is not None and isinstance(flag.value, bool) else None
         word = self.only_switch(node, named) if value is not None and not node.orelse and certain else None

@@ -282,7 +282,24 @@ class _Visitor:
             if keyword.arg in _SETTINGS and isinstance(keyword.value, ast.Dict):
                 self.dictionary(keyword.value, _SETTINGS[keyword.arg])
             start = self.places.at(keyword.lineno, keyword.col_offset)
-            self.emit(keyword.arg, (start, start + len(keyword.arg)), keyword.value, "kwarg", scope)
+            place = (start, start + len(keyword.arg))
+            counted = self.counted(keyword.value) if keyword.arg == "gpu" else None
+            if counted is None:
+                self.emit(keyword.arg, place, keyword.value, "kwarg", scope)
+            else:
+                made = self.made(keyword.arg, place, counted[1], "kwarg", scope, counted[0])
+                self.entries.append(replace(made, shared=True))
+
+    def counted(self, node: ast.expr) -> tuple[str, ast.expr] | None:
+        """``f"H100:{N_GPU}"``: the cards that are asked for, and the number of them as it is known here."""
+        parts = node.values if isinstance(node, ast.JoinedStr) else []
+        first, number = (parts[0], parts[1]) if len(parts) == _CARD_AND_NUMBER else (None, None)
+        card = first.value if isinstance(first, ast.Constant) else None
+        if not isinstance(card, str) or not isinstance(number, ast.FormattedValue):
+            return None
+        count, _, _, resolved, _ = self.value(number.value)
+        known = resolved and type(count) is int and isinstance(number.value, ast.Name)
+        return (f"{card}{count}", number.value) if known else None
 
     def dictionary(self, node: ast.Dict, path: str, depth: int = 0, scope: str = "@dict") -> None:
         if depth > 20:
@@ -297,6 +314,7 @@ class _Visitor:
                 self.dictionary(item, full, depth + 1, scope)
 
 
+_CARD_AND_NUMBER: Final = 2
 LOGGED: Final = "@logged"
 """The scope of what a program writes down of its run: it says what holds, and to change it there changes nothing."""
 _LOGS: Final = re.compile(r"log_(?:param|hyperparam|config|dict|metric)s?\Z")
