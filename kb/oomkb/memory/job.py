@@ -25,6 +25,10 @@ __all__ = ["FIELD_NAMES", "Assumption", "ExtraModel", "Job", "JobDraft", "Loop",
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _NO_SUCH_FIELD: Final = note("job.no-such-field")
 _MAPS: Final = frozenset({"buckets", "versions", "env"})
+_BESIDE_A_RUN: Final = frozenset(
+    {"planned", "failed", "versions", "env", "host_gib", "framework", "extra", "assumed", "gpu"}
+)
+"""Fields that may be learnt of a run without making it another."""
 _DOTTED: Final = _MAPS | PARTS.keys() | {"model"}
 """Fields of which one part can be named; a model is one where it is described by its configuration, not named."""
 _PART_KINDS: Final = frozenset(PARTS.values())
@@ -91,6 +95,8 @@ class Job:
     loop: Loop | None = None
     planned: bool | None = None
     """Whether no configuration exists yet: what is open is as a careful person starts, not as the framework has it."""
+    failed: bool | None = None
+    """Whether this very run was seen to lack the card's memory; no longer known once a field of it changes."""
     extra: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     """Keys this version does not know, kept as given."""
     assumed: Mapping[str, Assumption] = field(default_factory=lambda: _EMPTY)
@@ -163,6 +169,8 @@ class Job:
         changed = _copied(self)
         if isinstance(known.get("sp"), bool):
             known["sp"] = _group(known["sp"], known.get("tp", changed.tp))
+        if self.failed and not _BESIDE_A_RUN.issuperset(known):
+            known = {"failed": None, **known}
         vars(changed).update(known, assumed=MappingProxyType(assumed))
         return changed
 

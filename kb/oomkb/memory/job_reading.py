@@ -291,7 +291,9 @@ _FIELDS: Final[Mapping[str, _Kind]] = {
     "max_pixels": _whole_up_to(1 << 36),
     **{field: _word_of(field) for field in ("objective", "method", "quant", "param_dtype", "autocast", "optimizer")},
     **{field: _word_of(field) for field in ("optimizer_impl", "attention", "sharding")},
-    **dict.fromkeys(("packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload", "planned"), _FLAG),
+    **dict.fromkeys(
+        ("packing", "fused_ce", "reshard_after_forward", "compile", "nvme_offload", "planned", "failed"), _FLAG
+    ),
     **{name: _part(kind) for name, kind in PARTS.items()},
     **dict.fromkeys(("capacity_gib", "host_gib"), _SIZE),
     "sp": (_sequence_parallel, {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "boolean"}]}),

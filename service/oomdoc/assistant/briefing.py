@@ -23,7 +23,18 @@ _BOUND: Final = ("lang", "detail", "text", "filename", "configs")
 _WITH_TEXT: Final = ("search",)
 _SELDOM: Final = frozenset(
     {
-        *("loop", "extra_models", "buckets", "versions", "env", "nvme_offload", "video_frames", "host_gib", "planned"),
+        *(
+            "loop",
+            "extra_models",
+            "buckets",
+            "versions",
+            "env",
+            "nvme_offload",
+            "video_frames",
+            "host_gib",
+            "planned",
+            "failed",
+        ),
         *("optimizer_impl", "compile", "micro_tokens", "eval_micro_batch", "log_prob_batch", "reshard_after_forward"),
         *("world", "dp", "capacity_gib"),
     }

@@ -260,7 +260,9 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
     if job.objective is None and asked.serves and not asked.trains:
         job = job.with_fields({"objective": "inference"})
     planned = bool(diagnosis.job.planned) or (not diagnosis.careful and careful_job(evidence, job))
-    job = job.with_fields({"planned": planned or None})  # what is asked of a run that was told of is a plan
+    failed = diagnosis.verdict == "device-oom" and bool(evidence.failures)
+    # What is asked of a run that was told of is a plan.
+    job = job.with_fields({"planned": planned or None, "failed": failed or None})
     report = Report(diagnosis, session.language)
     changed = difference(session.job, job)
     reply = answers.described(report, job, changed, session.language)

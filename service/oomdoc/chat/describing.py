@@ -33,7 +33,7 @@ _PASTED: Final = re.compile(
 _ALSO: Final = {"tp": ("rollout.tensor_parallel",), "param_dtype": ("autocast",), "autocast": ("param_dtype",)}
 """Fields that intake reads from the same words."""
 _NO_OPTIONS: Final = frozenset(
-    {"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "world", "dp"}
+    {"versions", "env", "buckets", "extra_models", "loop", "assumed", "planned", "failed", "world", "dp"}
 )
 """Parts of a job that no option states."""
 _LOGGED: Final = re.compile(

@@ -11,7 +11,7 @@ from oomkb.dataclass import dataclass
 from oomkb.memory.job import Job
 
 # What describes the job; the rest of a document (versions, environment) is not something a turn "changed".
-_QUIET: Final = frozenset({"versions", "env", "buckets", "planned"})
+_QUIET: Final = frozenset({"versions", "env", "buckets", "planned", "failed"})
 _REMEMBERED: Final = 6
 _SAID_CHARS: Final = 1_200
 _ANSWER_CHARS: Final = 800

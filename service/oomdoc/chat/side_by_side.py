@@ -74,7 +74,9 @@ def _rows(jobs: Sequence[Job], language: str) -> tuple[list[_Row], str]:
     priced = [price_of(one, language) for one in jobs]
     known = [(one, found) for one, (found, _) in zip(jobs, priced, strict=True) if found is not None]
     fields = [flat(one) for one, _ in known]
-    names = sorted({name for each in fields for name in each} - {"planned", "assumed", "versions", "env", "params_b"})
+    names = sorted(
+        {name for each in fields for name in each} - {"planned", "failed", "assumed", "versions", "env", "params_b"}
+    )
     differing = [n for n in names if any(each.get(n) != fields[0].get(n) for each in fields) and n not in DERIVED]
     rows = []
     for (one, found), each, side in zip(known, fields, compare([found.job for _, found in known]), strict=True):

@@ -16,7 +16,20 @@ from oomkb.frameworks import ENGINE, PLAIN
 from oomkb.memory.job import Job
 
 _CIRCUMSTANCES: Final = frozenset(
-    {"framework", "versions", "env", "gpu", "capacity_gib", "host_gib", "world", "dp", "params_b", "planned", "nodes"}
+    {
+        "framework",
+        "versions",
+        "env",
+        "gpu",
+        "capacity_gib",
+        "host_gib",
+        "world",
+        "dp",
+        "params_b",
+        "planned",
+        "failed",
+        "nodes",
+    }
 )
 """What no line of a configuration says, or what follows from others."""
 _OF_LAUNCHES: Final = frozenset({"gpus", "tp"})

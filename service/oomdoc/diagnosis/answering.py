@@ -256,6 +256,8 @@ def decisive(about: Plain) -> Message:
         return say("answer.amount-edge" if wider > box else "answer.amount-box", box=box, wider=wider, **values)
     percent = min(99, max(1, round(100 * estimate.fits_probability)))
     values |= {"capacity_bytes": estimate.capacity_bytes, "percent": percent}
+    if job.failed and about.answer in ("fits", "tight"):
+        return say("answer.failed", **values)
     if counted(job):
         enough = "answer.cards" if (job.world or 1) > 1 else "answer.cards-one"
         return say(enough if estimate.fits_probability >= FITS else "answer.cards-none", **values)
