@@ -8,6 +8,7 @@ import pytest
 
 from oomdoc.diagnosis.engine import diagnose
 from oomdoc.diagnosis.planning.changes import worded
+from oomdoc.diagnosis.planning.spelling import spelled
 from oomdoc.intake import read_text
 from oomkb.memory.job import Job
 
@@ -55,6 +56,16 @@ def test_a_switch_is_spoken_of_in_the_framework_s_words(
 ) -> None:
     job = Job.from_document({"framework": framework, "objective": "sft", "method": "full", "model": "Qwen/Qwen3-8B"})
     assert {key: new for key, _, new in worded(job, job, field, value)} == words
+
+
+@pytest.mark.parametrize("sharding", ["fsdp", "fsdp2", "shard-grad-op"])
+@pytest.mark.parametrize("kinds", [["optimizer"], ["param"], ["optimizer", "param"]])
+def test_fsdp_has_one_switch_for_what_is_offloaded(sharding: str, kinds: list[str]) -> None:
+    keys = {"trl": "fsdp_config.fsdp_offload_params", "axolotl": "fsdp_config.offload_params"}
+    keys |= {"torchtitan": "training.enable_cpu_offload", "torchtune": "fsdp_cpu_offload"}
+    for framework, key in keys.items():
+        assert spelled(framework, "offload", kinds, sharding=sharding) == ((key, True),)
+    assert spelled("verl", "offload", ["optimizer"], sharding=sharding)[0][0].endswith("fsdp_config.optimizer_offload")
 
 
 def test_a_library_without_keys_is_advised_in_words() -> None:

@@ -61,6 +61,33 @@ def test_nothing_failed(text: str, verdict: str) -> None:
     assert (found.verdict, found.causes, found.outlook) == (verdict, (), None)
 
 
+_OFFLOADED = (
+    "full fine-tune of Qwen/Qwen2.5-72B with ZeRO-3, optimizer and param offload to cpu, 8x H100 80GB, 256 GB of RAM"
+)
+
+
+@pytest.mark.parametrize(
+    "end", ["the kernel log says: Out of memory: Killed process 881 (python)", "it was OOM-killed, exit code 137"]
+)
+def test_of_host_memory_the_summary_says_what_the_machine_needs(end: str) -> None:
+    """What a card is predicted to hold says nothing of it."""
+    found = told(f"{_OFFLOADED}. After a minute {end}")
+    assert (found.verdict, found.causes[0].cause) == ("host-oom", "host-ram")
+    assert [m.key for m in found.summary[:2]] == ["summary.cause", "summary.host"]
+    assert "of host memory are needed per machine, and 256.00 GiB are there" in words(found)
+    assert not any(m.key in ("summary.near", "summary.over", "summary.under") for m in found.summary)
+
+
+def test_beside_the_limit_stands_what_the_run_needs() -> None:
+    """What the allocator may keep besides would fill the card, and goes back when it is wanted."""
+    failed = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB"
+    run = "model: Qwen/Qwen2.5-72B\nfinetuning_type: full\nper_device_train_batch_size: 1\ncutoff_len: 4096\n"
+    found = told(f"{run}gradient_checkpointing: true\ndeepspeed: ds_z3_offload_config.json\n8x A100-80GB\n{failed}")
+    shown = [m for m in found.summary if m.key in ("summary.near", "summary.over", "summary.under")]
+    assert found.estimate is not None
+    assert [m.values["peak_bytes"] for m in shown] == [found.estimate.needed_bytes]
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_another_failure_is_named(language: str) -> None:
     found = told("OSError: [Errno 28] No space left on device: '/out/checkpoint-4000'")

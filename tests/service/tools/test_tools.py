@@ -106,7 +106,9 @@ def test_every_plan_is_what_estimate_says_of_its_fields() -> None:
             continue
         priced = tool_named("estimate").call({"job": planned["job"] | plan["fields"]})
         assert priced["peak_gib"]["process"] == pytest.approx(plan["peak_gib"], abs=0.01)
+        assert priced["needed_gib"] == pytest.approx(plan["needed_gib"], abs=0.01)
         assert priced["fits"] is True
+    assert all(knob["needed_gib"] <= knob["peak_gib"] for knob in planned["knobs"])
 
 
 def test_answers_are_small() -> None:
