@@ -234,8 +234,7 @@ def _moved(session: Session, text: str) -> list[str]:
 
 def _not_understood(turn: Turn, text: str) -> bool:
     """Neither a change nor a question; a question that names no change is answered from the figures."""
-    asked = asks(text) or says(text, "ask")
-    known = turn.changes or turn.topic or turn.invented or asked
+    known = turn.changes or turn.topic or turn.invented or asks(text) or says(text, "ask")
     return turn.kind == "off-topic" or (turn.kind == "ask" and not known)
 
 
@@ -260,9 +259,8 @@ def _describe(session: Session, text: str, context: Context) -> tuple[Session, R
     if job.objective is None and asked.serves and not asked.trains:
         job = job.with_fields({"objective": "inference"})
     planned = bool(diagnosis.job.planned) or (not diagnosis.careful and careful_job(evidence, job))
-    failed = diagnosis.verdict == "device-oom" and bool(evidence.failures)
-    # What is asked of a run that was told of is a plan.
-    job = job.with_fields({"planned": planned or None, "failed": failed or None})
+    seen = {"failed": (diagnosis.verdict == "device-oom" and bool(evidence.failures)) or None}
+    job = job.with_fields({"planned": planned or None, **seen})  # what is asked of a run that was told of is a plan
     report = Report(diagnosis, session.language)
     changed = difference(session.job, job)
     reply = answers.described(report, job, changed, session.language)

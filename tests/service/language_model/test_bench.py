@@ -51,7 +51,7 @@ def test_export_import_score(bench: Any, tmp_path: Path, capsys: pytest.CaptureF
     reports.write_text(json.dumps(ROW) + "\n", encoding="utf-8")
     bench.export(arguments(files=[str(reports)], out=prompts))
     [prompt] = prompts.iterdir()
-    assert ROW["report"] in prompt.read_text(encoding="utf-8")
+    assert ROW["report"] in " ".join(prompt.read_text(encoding="utf-8").split())
     assert "SECRET-LABEL" not in prompt.read_text(encoding="utf-8")
     said.mkdir()
     (said / f"{prompt.stem}.json").write_text(f"```json\n{json.dumps(REPLY)}\n```", encoding="utf-8")
