@@ -101,8 +101,8 @@ _ROOM_LEFT: Final = compiled(
     r"|(?:还|能)有多少(?:显存|空间|余量|富余)|多少(?:显存|空间|余量)?(?:没用|空着|剩|空余|可以?用|还能用)|有多少(?:余量|富余|空余)"
 )
 _OTHER_ROOM: Final = compiled(
-    r"(?i)\b(?:left|room|space|headroom|free|available|spare)\s(?:\w{1,8}\s)?(?:for|to\s(?!spare))|\b(?:host|cpu|system|disk|ram|time|requests?|users?|steps?)\b"
-    r"|主机|内存(?!卡)|磁盘|留给|给\s?(?:kv|缓存)|并发|请求"
+    r"(?i)\b(?:left|room|space|headroom|free|available|spare)\s(?:\w{1,8}\s)?(?:for|to\s(?!spare))|\b(?:host|cpu|system|disk|ram|time|requests?|users?|steps?|tokens?|kv)\b"
+    r"|缓存|主机|内存(?!卡)|磁盘|留给|给\s?(?:kv|缓存)|并发|请求"
 )
 
 
