@@ -25,8 +25,9 @@ _ORDERS: Final[Mapping[str, str]] = {"none": "pre", "sandwich": "sandwich", "onl
 _KEPT: Final = 512
 _DECISIVE: Final = attrgetter(
     *("objective", "style", "reference", "divides", "adapters", "method", "trained_layers", "rank", "targets", "dora"),
-    *("lora_dropout", "tables", "expert_adapters", "quant", "quant_keeps", "outlived", "litgpt", "megatron", "fused"),
+    *("lora_dropout", "tables", "expert_adapters", "quant", "quant_keeps", "outlived", "litgpt", "mlx", "megatron"),
     *(
+        "fused",
         "held_bytes",
         "compute_bytes",
         "autocast",
@@ -141,7 +142,7 @@ def mode_of(s: Setting, shape: ModelShape) -> Mode:
         mask=s.masked,
         dropout=d.dropout > 0,
         attention_dropout=d.attention_dropout > 0,
-        softmax="input" if s.megatron and family.softmax == "fp32" else family.softmax,  # its own kernel
+        softmax="input" if (s.megatron or s.mlx) and family.softmax == "fp32" else family.softmax,  # its own kernel
         softcap=d.attention_softcap,
         multiplier=family.scaled_residual,
         mixer=mixer_of(s, shape),
@@ -353,7 +354,8 @@ def _built(s: Setting, shape: ModelShape) -> Step:
     kinds = shape.kinds
     stage = max(1, round(len(kinds) / s.pp))
     played = kinds[:stage] if s.pp > 1 else kinds
-    if s.method == "freeze" and s.ckpt == "none":  # no gradient goes below the layers trained: nothing is kept there
+    # No gradient goes below the layers trained: nothing is kept there, unless a checkpoint asks for one of its input.
+    if s.few_layers and (s.adapters or s.ckpt == "none"):
         played = played[-max(1, s.trained_layers) :]
     head = head_of(s, shape)
     found = program(mode_of(s, shape), head, _positions(played, head.active))

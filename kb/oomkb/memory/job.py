@@ -90,6 +90,8 @@ class Job:
     completion_len: int | None = None
     compile: bool | None = None
     nvme_offload: bool | None = None
+    trained_layers: int | None = None
+    """The last layers alone are trained, or get adapters; 0 for all."""
     host_gib: float | None = None
     """Host memory of one machine."""
     loop: Loop | None = None

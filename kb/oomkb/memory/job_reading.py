@@ -288,6 +288,7 @@ _FIELDS: Final[Mapping[str, _Kind]] = {
     **dict.fromkeys(("world", "dp", "tp", "pp", "cp", "ep", "nodes", "gpus"), _whole_up_to(_RANKS)),
     **dict.fromkeys(("images", "generations"), _whole_up_to(1 << 16)),
     "video_frames": _whole_up_to(1 << 20),
+    "trained_layers": _LAYER_COUNT,
     "max_pixels": _whole_up_to(1 << 36),
     **{field: _word_of(field) for field in ("objective", "method", "quant", "param_dtype", "autocast", "optimizer")},
     **{field: _word_of(field) for field in ("optimizer_impl", "attention", "sharding")},

@@ -45,7 +45,7 @@ _REMOTE_LOSS: Final = frozenset({"qwen", "baichuan", "chatglm", "internlm"})
 """Families whose code lies in their repositories and kept its own loss, whatever the release of transformers."""
 _NOT_UPCAST: Final = ("gptq", "none")
 """``prepare_model_for_kbit_training`` leaves GPTQ's models as they are (``peft/utils/other.py``, 0.21)."""
-OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang")
+OWN_MODELS: Final = ("titan", "torchtune", "lit-gpt", "litgpt", "megatron", "nemo", "unsloth", "vllm", "sglang", "mlx")
 
 
 def _compiled_loss(job: Job) -> bool:
@@ -83,6 +83,8 @@ def loss_copies(job: Job, rows: int, kind: str) -> str:
     """How the loss copies the logits, for ``rows`` sequences of a model of this ``kind``."""
     if is_litgpt(job):  # ``chunked_cross_entropy`` and the benchmarks built on it stay in the logits' dtype
         return "plain"
+    if is_mlx(job):  # ``default_loss`` shifts the tokens, and takes the log-sum-exp in the logits' dtype
+        return "script"
     if job.runs_on("unsloth"):
         return "over"  # ``kernels/cross_entropy_loss.py`` reads 16-bit logits and writes their gradient over them
     if own := script_loss(job):
@@ -222,7 +224,7 @@ def fused_kernels(job: Job, adapters: bool, sharding: str) -> str:
         usual = job.runs_on("axolotl") and sharding not in ("fsdp", "hsdp") and _axolotl_fuses(job)
         if job.runs_on("unsloth") or (usual if stated is None else stated is True):
             return "adapters"
-    if _liger(job):
+    if _liger(job) or is_mlx(job):  # ``mx.fast.rms_norm`` and ``rope``, and a compiled gate, keep their inputs alone
         return "liger"
     # Under a checkpoint the compiler's partitioner has nothing to choose: published peaks are those of eager layers.
     return "compile" if job.compile and not job.grad_ckpt else ""
@@ -257,6 +259,16 @@ def checkpoints_parts(job: Job, kind: str) -> bool:
 def is_litgpt(job: Job) -> bool:
     """Whether lit-gpt runs the job, under either of its names."""
     return job.runs_on("lit-gpt", "litgpt")
+
+
+def is_mlx(job: Job) -> bool:
+    """Whether the run is one of MLX, Apple's arrays."""
+    return job.runs_on("mlx")
+
+
+def affine(job: Job, quant: str) -> str:
+    """MLX's own storage, where a base in 4 or 8 bits is one of its checkpoints (``nn/layers/quantized.py``)."""
+    return {"nf4": "affine-4bit", "int8": "affine-8bit"}.get(quant, quant) if is_mlx(job) else quant
 
 
 def quant_keeps(job: Job, quant: str) -> bool:

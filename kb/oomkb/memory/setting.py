@@ -113,6 +113,7 @@ class Setting:
     """Weights and gradients in 16 bits, fp32 masters beside the moments."""
     megatron: bool
     trained_layers: int
+    """The last ones, which alone are trained; of adapters 0 for all."""
     tables: int
     """Embedding and output head, as far as they are trained beside adapters, each as a copy (``modules_to_save``)."""
     state_fraction: float
@@ -142,6 +143,8 @@ class Setting:
     """Inputs of quantized products stay to the step's end (bitsandbytes before 0.43.2)."""
     outlived: bool
     """They stay through the forward pass of the next micro-batch, too."""
+    mlx: bool
+    """Apple's MLX: its own modules, no autocast, the loss and the softmax of the scores in the tensors' dtype."""
     litgpt: bool
     """lit-gpt's own modules: one kernel per activation function, the loss in chunks of rows."""
     upcast_adapters: bool
@@ -171,6 +174,11 @@ class Setting:
     def training(self) -> bool:
         """Whether gradients are computed at all."""
         return self.objective != "inference"
+
+    @property
+    def few_layers(self) -> bool:
+        """Whether the last layers alone are trained, or have adapters."""
+        return self.method == "freeze" or (self.adapters and self.trained_layers > 0)
 
     @property
     def shards(self) -> int:
@@ -205,6 +213,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
     quant = job.quant or ("nf4" if method == "qlora" else "none")
     if quant == "nf4" and (job.framework or "").lower().startswith(("torchtune", "tgi")):
         quant = "nf4-double"  # torchao and TGI (``layers/bnb.py``) quantize the scales as well
+    quant = releases.affine(job, quant)
     param = pick("param_dtype", job.param_dtype, "bf16").replace("auto", "bf16")
     notes = notes_of(job, shape)
     if releases.fast_loss(job) and not job.fused_ce:
@@ -296,7 +305,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         held_bytes=_held(job, param, autocast, sharding),
         deepspeed=sharding.startswith("zero") or job.runs_on("deepspeed"),
         megatron=megatron,
-        trained_layers=int(job.extra.get("trained_layers") or job.extra.get("freeze_trainable_layers") or 2),
+        trained_layers=job.trained_layers or (0 if adapters else int(job.extra.get("freeze_trainable_layers") or 2)),
         tables=optimizers.trained_tables(job) if adapters else 0,
         state_fraction=optimizers.state_fraction(method, shape),
         eval_batch=0 if "eval_micro_batch" in job.assumed else job.eval_micro_batch or 0,
@@ -312,6 +321,7 @@ def resolve_setting(job: Job, shape: ModelShape) -> Setting:
         sequence_parallel=bool(tp > 1 and (sp > 1 or job.extra.get("sequence_parallel"))),
         quant_keeps=releases.quant_keeps(job, quant),
         outlived=releases.outlives(job, quant),
+        mlx=releases.is_mlx(job),
         litgpt=releases.is_litgpt(job),
         upcast_adapters=releases.upcast_adapters(job, adapters, quant, sharding, autocast),
         notes=notes,

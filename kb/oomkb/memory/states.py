@@ -30,6 +30,8 @@ QUANT_BYTES: Final[Mapping[str, float]] = {
     "awq-int4": 0.5 + 2.5 / 128,
     "mxfp4": 0.5 + 1 / 32,
     "nvfp4": 0.5 + 1 / 16,  # one scale of 8 bits for 16 (compressed-tensors ``FP4A16``, ModelOpt ``NVFP4``)
+    "affine-4bit": 0.5 + 4 / 64,  # MLX: scale and bias in 16 bits for 64 (``nn/layers/quantized.py``)
+    "affine-8bit": 1 + 4 / 64,
     "int4-experts": 0.5 + 2 / 32,  # one bf16 scale for 32 (moonshotai/Kimi-K2-Thinking, config.json)
 }
 GGUF_BYTES: Final[Mapping[str, float]] = {
@@ -195,6 +197,8 @@ def weight_bytes(s: Setting, shape: ModelShape, held: float, of_rank: tuple[floa
     bits = QUANT_BYTES.get(s.quant)
     if bits is None:
         return (linear + other) * held
+    if s.quant.startswith("affine"):  # embedding and head as well
+        return (linear + other) * bits
     if shape.dims.experts and s.quant in _EXPERTS_ONLY:
         experts = shape.expert_params / (s.ep * s.etp) / s.pp
         return experts * bits + (linear - experts + other) * held
@@ -237,7 +241,7 @@ def states_of(s: Setting, shape: ModelShape) -> States:
         if s.adapters:
             still = shape.vision.lora_params(s.rank) if s.targets == "all-linear" else 0
         trained, trainable = trained - still, trainable - still
-    if s.method == "freeze":
+    if s.few_layers:
         trained = trained * min(1.0, s.trained_layers / max(1, shape.layer_count))
         trainable = int(trainable * min(1.0, s.trained_layers / max(1, shape.layer_count)))
     engine = s.deepspeed

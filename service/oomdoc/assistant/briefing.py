@@ -36,7 +36,7 @@ _SELDOM: Final = frozenset(
             "failed",
         ),
         *("optimizer_impl", "compile", "micro_tokens", "eval_micro_batch", "log_prob_batch", "reshard_after_forward"),
-        *("world", "dp", "capacity_gib"),
+        *("world", "dp", "capacity_gib", "trained_layers"),
     }
 )
 """Fields of a job that a small model is not shown."""

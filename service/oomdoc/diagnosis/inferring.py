@@ -234,7 +234,8 @@ def _options(job: Job, priced: Priced, seen: Observed) -> Iterator[list[_Option]
         usual = (512, 1024, 2048, 4096, 8192, 16384)
         yield several("seq_len", (length,) if length else usual, math.log(0.5 if length else 0.12))
     elif (completed.seq_len or 0) >= 512 and not completed.packing:
-        parts = [(completed.seq_len or 0) // n for n in (2, 4)]
+        # The peak of the steps so far is that of the longest of their samples, the limit comes later or never.
+        parts = [(completed.seq_len or 0) // n for n in ((2, 4, 8) if seen.peak_bytes else (2, 4))]
         shorter = [n for n in ([length] if length else parts) if n < (completed.seq_len or 0)]
         yield [_Option("padding", n, math.log(0.2), {"seq_len": n}) for n in shorter]
     if free("world") and free("gpus"):

@@ -2,7 +2,7 @@
 
 Sources: transformers ``trainer.py`` (the banner before training), accelerate ``state.py`` (``Num processes``),
 DeepSpeed ``stage_1_and_2.py`` and ``stage3.py`` (``Creating ... ZeRO stage N optimizer``), torchrun's ``[rankN]``
-prefix, ms-swift's and torchtitan's step lines, Slurm's ``--mem``.
+prefix, ms-swift's, torchtitan's and mlx-lm's step lines, Slurm's ``--mem``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ _RE: Final = patterns(__file__)
 _STEPS: Final = (("_fused_", "fused"), ("_single_tensor", "single"), ("", "foreach"))
 _RESERVED: Final = frozenset({"swift", "titan", "unsloth"})
 """What ms-swift, torchtitan and Unsloth's notebooks print is what the allocator holds."""
-_PEAKS: Final = frozenset({*_RESERVED, "verl"})
+_PEAKS: Final = frozenset({*_RESERVED, "verl", "mlx"})
+_DECIMAL: Final = frozenset({"mlx"})
+"""What mlx-lm's trainer prints is in units of 1e9 bytes (``mx.get_peak_memory() / 1e9``)."""
 _GIB: Final = 1 << 30
+_GB: Final = 10**9
 _MAX_POINTS: Final = 64
 _MIB_FROM, _KIB_FROM = 4e3, 4e6
 """What ``free`` prints from these on are MiB (``-m``) and KiB, not GiB: no machine has so many of the larger unit."""
@@ -205,7 +208,7 @@ def printed_memory(lines: Sequence[Line], words: Vocabulary) -> list[Signal]:
     for line, found in islice(found_in(_RE["printed"], lines, words), _MAX_POINTS):
         kind, text = next((name, value) for name, value in found.groupdict().items() if value)
         figure = "reserved_bytes" if kind in _RESERVED else "allocated_bytes"
-        size = round(float(text) * _GIB)
+        size = round(float(text) * (_GB if kind in _DECIMAL else _GIB))
         if figure not in largest or size > largest[figure].data[figure]:
             data = MappingProxyType({figure: size, "peak": kind in _PEAKS})
             largest[figure] = Signal("memory-printed", line.span(found.start() + 1), data)

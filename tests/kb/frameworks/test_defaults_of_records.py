@@ -18,6 +18,11 @@ ROWS = [
     ({"framework": "torchtitan", "gpus": 8}, {"micro_batch": 8, "seq_len": 2048, "sharding": "fsdp2"}),
     ({"framework": "veomni"}, {"grad_ckpt": True, "packing": True, "fused_ce": True}),
     ({"framework": "oumi"}, {"micro_batch": 8, "grad_ckpt": False}),
+    (
+        {"framework": "mlx-lm", "model": "mlx-community/Mistral-7B-Instruct-v0.3-4bit"},
+        {"method": "qlora", "quant": "nf4", "micro_batch": 4, "grad_ckpt": False, "trained_layers": 16, "lora.r": 8},
+    ),
+    ({"framework": "mlx-lm", "model": "mistralai/Mistral-7B-v0.1"}, {"method": "lora", "quant": "none"}),
     ({"framework": "vllm", "model": "Qwen/Qwen3-32B-FP8"}, {"objective": "inference", "quant": "fp8"}),
     ({"framework": "trl", "model": "unsloth/Qwen3-14B-bnb-4bit"}, {"quant": "nf4", "method": "qlora"}),
     ({"framework": "unsloth", "model": "unsloth/Qwen3-14B-bnb-4bit", "method": "lora"}, {"quant": "nf4"}),

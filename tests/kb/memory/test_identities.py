@@ -210,6 +210,19 @@ def test_frozen_layers_below_the_trained_ones_keep_nothing():
     assert kept[0] == pytest.approx(kept[1] * 4 / 32, rel=0.1)
 
 
+def test_below_the_first_layer_with_adapters_nothing_is_kept():
+    adapters = {"method": "lora", "framework": "mlx-lm", "attention": "eager", "grad_ckpt": False}
+    few, all_of_them = (priced(**adapters, trained_layers=n) for n in (8, 0))
+    kept = [e.phases["forward"].terms_bytes["activations"] for e in (few, all_of_them)]
+    assert kept[0] == pytest.approx(kept[1] * 8 / 32, rel=0.1)
+    assert few.trainable == pytest.approx(all_of_them.trainable * 8 / 32, rel=0.01)
+
+
+def test_mlx_quantizes_the_embedding_and_the_head_too():
+    quantized = priced(method="qlora", quant="nf4", framework="mlx-lm")
+    assert quantized.phases["load"].terms_bytes["weights"] == pytest.approx(quantized.params * 4.5 / 8, rel=0.001)
+
+
 @pytest.mark.parametrize("offload", [[], ["optimizer", "param"]])
 def test_what_zero_3_does_not_cut_while_it_loads_is_said_and_held(offload):
     """DeepSpeed moves the whole module to the card, and gives no blocks back (ChatGLM2's runs of 44 and 26 GiB)."""

@@ -72,3 +72,16 @@ def test_a_run_that_ended_says_its_peak() -> None:
     ).text()
     assert "step 325 of 325" in text
     assert "9.86 GiB" in text
+
+
+def test_mlx_prints_its_peak_in_decimal_units_and_is_answered_in_its_own_flags() -> None:
+    evidence = oomdoc.read(
+        "python -m mlx_lm lora --model mlx-community/Mistral-7B-Instruct-v0.3-4bit --train --data d --batch-size 8\n"
+        "Iter 20: Train loss 1.204, Learning Rate 1.000e-05, It/sec 0.310, Tokens/sec 201.7, Trained Tokens 13011, "
+        "Peak mem 12.500 GB\n"
+        "RuntimeError: [METAL] Command buffer execution failed: Insufficient Memory "
+        "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\nMacBook Air M3 24GB\n"
+    )
+    assert evidence.framework == "mlx-lm"
+    (printed,) = evidence.find("memory-printed")
+    assert dict(printed.data) == {"allocated_bytes": 12_500_000_000, "peak": True}

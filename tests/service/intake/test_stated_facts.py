@@ -105,6 +105,7 @@ SAID = {
             {"params_b": 3.84, "objective": "inference"},
         ),
         ("mlx_lm.server crashes on an M2 Max", {"objective": "inference"}),
+        ("does mlx_lm.lora take a Gemma-2-9b-it-4bit on an M1 Pro with 32GB", {"objective": "sft"}),
         ("llm_load_print_meta: n_ctx_train      = 8192\nollama gemma 7b OOM", {"objective": "inference"}),
         ("reward model training OOM", {"objective": "rm"}),
         ("DAPO OOM", {"objective": "grpo"}),

@@ -208,6 +208,12 @@ def _block(kind: str) -> str | None:
         return None
 
 
+def _last_layers(value: Any) -> int | None:
+    """How many of the last layers; every one where it is none or less (mlx-lm's ``model.layers[-max(n, 0) :]``)."""
+    found = whole(value)
+    return None if found is None else max(0, found)
+
+
 _METHODS: Final = ("qlora", "lora", "full", "freeze")
 _BESIDE_METHOD: Final = words("custom sft peft fine tuning tune finetune finetuning ft training train parameter param")
 
@@ -265,6 +271,7 @@ CODECS: Final[Mapping[str, Codec]] = {
     "builder": Codec(MODEL.read, _rebuilt),
     "quantization": Codec(lambda value: _QUANT.get(str(value).lower()), _write_quantization),
     "method": Codec(_method, _never),
+    "last_layers": Codec(_last_layers, lambda value, _old: value or -1),
     "plain_model": Codec(_plain_model, _never),
     "recipe_model": Codec(_recipe_model, _never),
     "gguf_quant": Codec(_gguf_quant, _never),

@@ -24,7 +24,7 @@ _LANGUAGES: Final = meanings("fence")
 _PROGRAM: Final = (
     r"(?:\S{0,80}/)?(?:python[0-9.]{0,5}|torchrun|accelerate|deepspeed|swift|megatron|llamafactory-cli|lmf|trl|axolotl"
     r"|tune|xtuner|vllm|sglang|lmdeploy|docker|podman|bash|srun|sbatch|salloc|ray|mpirun|mpiexec|horovodrun|text-generation-launcher|nemo|uv|poetry"
-    r"|litgpt|lm[_-]eval|composer|trtllm-(?:serve|bench)|llama-(?:server|cli))"
+    r"|litgpt|mlx_lm(?:\.lora|[ \t]+lora)|lm[_-]eval|composer|trtllm-(?:serve|bench)|llama-(?:server|cli))"
 )
 _WORDS_OF_COMMAND: Final = 5
 """Words without any option, value, path or file that a command has at most."""
@@ -37,7 +37,7 @@ _INLINE: Final = Expression(
     r"(?<![\w./-])(?:torchrun|deepspeed|accelerate launch|llamafactory-cli|swift (?:sft|pt|rlhf|infer|deploy|rollout)|"
     r"megatron (?:sft|pt|rlhf)|"
     r"vllm serve|tune run|xtuner train|trl (?:sft|dpo|grpo|kto|vllm-serve)|axolotl train|lmdeploy serve|"
-    r"text-generation-launcher|sglang serve|trtllm-serve|llama-server|"
+    r"text-generation-launcher|sglang serve|trtllm-serve|llama-server|mlx_lm\.lora|"
     r"python[0-9.]{0,5} (?:-m |-u )?[\w./-]{1,100})(?=[ \t])"
 )
 _ENV: Final = compiled(

@@ -67,6 +67,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "serving.max_model_len": (1280,),
     "serving.max_num_seqs": (7,),
     "serving.max_num_batched_tokens": (3072,),
+    "trained_layers": (0, 6),
     "log_prob_batch": (2,),
     "micro_tokens": (2048,),
 }
