@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import oomdoc
+from oomdoc.intake.read import read_text
 
 ALLOCATOR = """|            CUDA OOMs: 0            |        cudaMalloc retries: 0         |
 | Allocated memory      |  10240 MiB |  20480 MiB |    900 GiB |    890 GiB |
@@ -75,7 +76,7 @@ def test_a_run_that_ended_says_its_peak() -> None:
 
 
 def test_mlx_prints_its_peak_in_decimal_units_and_is_answered_in_its_own_flags() -> None:
-    evidence = oomdoc.read(
+    evidence = read_text(
         "python -m mlx_lm lora --model mlx-community/Mistral-7B-Instruct-v0.3-4bit --train --data d --batch-size 8\n"
         "Iter 20: Train loss 1.204, Learning Rate 1.000e-05, It/sec 0.310, Tokens/sec 201.7, Trained Tokens 13011, "
         "Peak mem 12.500 GB\n"
