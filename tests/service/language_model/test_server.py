@@ -14,13 +14,13 @@ from oomdoc.language_model import failing
 from oomdoc.settings import Settings
 
 TEXT = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. It dies in the loss, on two rented cards."
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. It dies in the loss, learning from better and worse answers."
 )
 REPLY = {
     "what": "device-memory",
     "what_quote": "CUDA out of memory",
     "causes": [{"cause": "logits", "quote": "It dies in the loss", "sure": "high"}],
-    "facts": [{"key": "gpu_count", "value": "2", "quote": "on two rented cards"}],
+    "facts": [{"key": "objective", "value": "dpo", "quote": "learning from better and worse answers"}],
     "statements": [],
 }
 
@@ -45,7 +45,7 @@ def test_json_text_and_files_are_read_with_it(client: TestClient, endpoint: Stan
     for answer in answers:
         document = answer.json()
         assert document["causes"][0]["cause"] == "logits", document
-        assert document["facts"]["gpu_count"]["origin"] == "language-model"
+        assert document["facts"]["objective"]["origin"] == "language-model"
         assert document["language_model"]["trouble"] is None
     assert len(endpoint.requests) == 3
 

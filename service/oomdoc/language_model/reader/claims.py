@@ -34,7 +34,7 @@ MEMORY: Final[Mapping[str, str]] = {
 }
 NOTHING: Final[Mapping[str, str]] = {
     "question": "nothing failed: a question or a plan",
-    "healthy": "nothing failed: a log of work that goes on or ended well",
+    "healthy": "nothing failed: work that goes on or ended well",
 }
 OTHER: Final[Mapping[str, str]] = {
     "illegal-access": "illegal memory access, CUDA illegal instruction, misaligned address",
