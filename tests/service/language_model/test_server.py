@@ -13,9 +13,7 @@ from oomdoc.api.app import create_app
 from oomdoc.language_model import failing
 from oomdoc.settings import Settings
 
-TEXT = (
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. It dies in the loss, learning from better and worse answers."
-)
+TEXT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.64 GiB. It dies in the loss, learning from better and worse answers."
 REPLY = {
     "what": "device-memory",
     "what_quote": "CUDA out of memory",
